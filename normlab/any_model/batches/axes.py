@@ -10,15 +10,15 @@ from normlab.errors import UserError
 
 
 class Axes(NamedTuple):
-    """The row axis and the position axis of the main input, or None if unknown."""
+    """The row axis and the position axis of the main input; each is None if it is unknown."""
 
     rows: int | None = None
     positions: int | None = None
 
     def of(self, x: Tensor, name: str) -> "Axes":
-        """Return the axes as indices from the first axis.
+        """Return the axes of an input, with negative ones counted from the first axis.
 
-        Raises UserError if the input lacks one.
+        Raises UserError if one is out of range, or if both are the same axis.
         """
         for which, axis in self._asdict().items():
             if axis is not None and not -x.ndim <= axis < x.ndim:
@@ -32,11 +32,12 @@ class Axes(NamedTuple):
 def main_axes(
     model: nn.Module, x: Tensor, name: str, marks: Tensor | None, known: Axes
 ) -> tuple[int, int | None]:
-    """Return the row axis of the main input, and its position axis if it has one.
+    """Return the row axis of the main input, and its position axis or None.
 
     `marks` is a mask of tokens [rows, positions], or lengths [rows]. Axes in `known`, set by
     the user, are taken as they are. The others follow from the mask's shape, the model's layers,
-    the input's name and its shape, in that order. Raises UserError if they contradict each other.
+    the input's name and its shape, in that order. Raises UserError if the input and the mask have
+    no axes in common.
     """
     rows, positions = known.of(x, name)
     if positions is None:
@@ -68,7 +69,7 @@ def _position_axis(
     bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
     if name == "input_features" and x.ndim == 3 and x.shape[1] == bins:
         return 2
-    if x.ndim == 2:  # floats are features of a row, unless a mask or the name says it is a sequence
+    if x.ndim == 2:  # floats are features of a row, unless a mask or the name shows a sequence
         is_sequence = marks is not None or not x.is_floating_point() or name == "input_values"
     else:
         is_sequence = x.ndim == 3 and x.is_floating_point()
@@ -76,7 +77,7 @@ def _position_axis(
 
 
 def _axis_of_mask(x: Tensor, name: str, mask: Tensor) -> int:
-    """Return the axis that is as long as a mask's rows. Raise UserError if there is none."""
+    """Return the axis that is as long as the rows of a mask. Raise UserError if there is none."""
     size, length = mask.shape
     axes = [n for n in range(1, x.ndim) if x.shape[n] == length]
     if x.shape[:2] == (length, size) and size != length:
@@ -87,8 +88,8 @@ def _axis_of_mask(x: Tensor, name: str, mask: Tensor) -> int:
 
 
 def _axis_of_lengths(x: Tensor, lengths: Tensor) -> int | None:
-    """Return the axis that the longest length fits, if it is not axis 1, or None if unknown."""
-    longest = float(lengths.max())  # in positions, or as shares of the longest
+    """Return the axis that fits the longest length; None if that is axis 1 or if it is unknown."""
+    longest = float(lengths.max())  # in positions, or 1 if lengths are shares of the longest
     sizes = {n: x.shape[n] for n in range(1, x.ndim)}
     if longest <= 1 or sizes[1] == longest:
         return None
@@ -103,7 +104,7 @@ def axes_of_inputs(
     size: int,
     length: int,
 ) -> tuple[dict[InputKey, int], dict[InputKey, int]]:
-    """Return the batch axis and the token axis of each input that has them."""
+    """Return the row axis of each input that has one, and the position axis likewise."""
     by_row: dict[InputKey, int] = {}
     by_token: dict[InputKey, int] = {}
     encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
@@ -124,8 +125,8 @@ def axes_of_inputs(
 def batch_first(model: nn.Module) -> bool | None:
     """Return whether torch's recurrent or attention layers take [rows, positions, ...] inputs.
 
-    Return None if the model has none of them, because its code may transpose the input, and False
-    if they differ.
+    Return False if only some of them do, and None if the model is not one of torch's or has no such
+    layers, because other code may transpose the input.
     """
     if not type(model).__module__.startswith("torch.nn"):
         return None

@@ -1,4 +1,4 @@
-"""One batch of a model's inputs, cut to a few rows and positions, and variants of it."""
+"""A batch of a model's inputs, cut to a few rows and positions, and variants of this batch."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -13,15 +13,16 @@ from normlab.any_model.batches.outputs import Outputs, PaddingSide, outputs_of
 from normlab.errors import UserError
 
 InputKey = str | int | None
-"""An input's name or position, or None for a mask that is not passed to the model."""
+"""The name or position of an input, or None for a mask that is not passed to the model."""
 MaskKind = Literal["real", "padding", "lengths", "shares"]
-"""The kinds of masks: ones for real tokens, ones for padding, lengths, or shares of the longest."""
+"""The kinds of masks: ones for real tokens, ones for padding, lengths, or lengths as shares of the
+longest one."""
 Forward = Callable[[nn.Module, Any], Any]
 _NO_CONTENT = ("position", "type_id", "mask", "length", "lens", "label", "cache")
 
 
 class ModelFailed(UserError):
-    """The model raised an exception; the message is its type and its first line."""
+    """Raised if the model raises an exception; the message is its type and its first line."""
 
 
 def message_of(error: Exception) -> str:
@@ -33,11 +34,12 @@ def message_of(error: Exception) -> str:
 class Example:
     """A batch and the axes of its tensors; `form` is the type of the user's batch.
 
-    `rows` and `tokens` map each input to its batch axis and its token axis, if it has one. `mask`
-    is the input that marks real tokens: by ones (`real`), by zeros (`padding`), by `lengths`, or by
-    the `shares` of the longest length. `fill` maps each input, other masks included, to its value
-    under padding. `special` are token ids that are placeholders or marks, not words. `numbers` has
-    the rows' numbers in the user's batch of `total` rows; added rows come last, without a number.
+    `rows` maps each input to its row axis, and `tokens` maps it to its position axis, if it has
+    one. `mask` is the input that marks real tokens: by ones (`real`), by zeros (`padding`), by
+    `lengths`, or by `shares` of the longest length. `fill` maps each input, including other masks,
+    to its value under padding. `special` are token ids that are placeholders or marks, not words.
+    `numbers` has the numbers of the rows in the user's batch of `total` rows; added rows come last
+    and have no number.
     """
 
     values: Mapping[InputKey, Any]
@@ -61,7 +63,7 @@ class Example:
 
     @property
     def length(self) -> int:
-        """The number of positions; 0 if the inputs have no token axis."""
+        """The number of positions; 0 if the inputs have no position axis."""
         return next((self.values[key].shape[axis] for key, axis in self.tokens.items()), 0)
 
     @property
@@ -71,7 +73,7 @@ class Example:
 
     @property
     def decoder(self) -> Mapping[InputKey, int]:
-        """The token axis of each input that only the decoder of an encoder-decoder gets."""
+        """The position axis of each input that only the decoder of an encoder-decoder gets."""
         return {key: 1 for key in self.content if str(key).startswith(("decoder", "tgt"))}
 
     @property
@@ -103,7 +105,7 @@ class Example:
 
     @property
     def lead(self) -> int:
-        """The index of the longest row, or the first of several."""
+        """The index of the longest row, or of the first one if several are equally long."""
         return self.lengths.index(max(self.lengths))
 
     @property
@@ -125,9 +127,9 @@ class Example:
     def padded(self, n: int, *, other: bool = False, side: PaddingSide | None = None) -> "Example":
         """Return the longest row alone, padded by n positions, by default on the mask's side.
 
-        The padding has the values that the batch's own padding has, otherwise `pad_token_id` or 0;
-        with `other`, values that real tokens could have. Positions and token types repeat the
-        nearest one.
+        The padding gets the values of the batch's own padding, or `pad_token_id` or 0 if the batch
+        has none. With `other`, it gets values that real tokens could have. Position ids and token
+        types repeat the nearest value.
         """
         row, on_the_left = self.alone(self.lead), (side or self.side) == "left"
         length = row.length
@@ -181,7 +183,7 @@ class Example:
         return row.change([key for key in row.content if key in axes], change)
 
     def with_more_rows(self, size: int) -> "Example":
-        """Return at least `size` rows; added rows have different values from the first."""
+        """Return at least `size` rows; the values of added rows differ from those of the first."""
         example, row = self, self.one(0)
         while example.size < size:
             row = row.change(row.content, row._other)
@@ -218,8 +220,8 @@ class Example:
     def _other(self, key: InputKey, x: Tensor) -> Tensor:
         """Return values that all differ from x; floats also get a different mean and variance.
 
-        Special tokens stay where they are, and none are added. Integers with more axes than tokens
-        have, such as boxes, are shifted by one position as a whole.
+        Special tokens stay where they are, and none are added. Integers with more than two axes,
+        such as boxes, are shifted by one position as a whole.
         """
         if x.is_floating_point():
             return 2 * x.roll(1, -1) + x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
@@ -241,7 +243,10 @@ class Example:
 def prepared_call(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Callable[[], Any]:
-    """Return a model's call with an example; by default the model gets copies of the tensors."""
+    """Return a function that calls a model with an example.
+
+    By default, the model gets copies of the tensors.
+    """
     values = dict(example.values)
     if copies:
         values = {k: v.clone() if isinstance(v, Tensor) else v for k, v in values.items()}
@@ -256,12 +261,12 @@ def prepared_call(
 def call_model(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Any:
-    """Return a model's output for an example; the model's exceptions propagate."""
+    """Return a model's output for an example. Exceptions of the model propagate."""
     return prepared_call(model, example, forward, copies=copies)()
 
 
 def run_model(model: nn.Module, example: Example, forward: Forward | None = None) -> Outputs:
-    """Return the outputs to compare, by name.
+    """Run a model and return its outputs to compare, by name.
 
     Raises ModelFailed if the model raises an exception, UserError if it returns no float tensor.
     """

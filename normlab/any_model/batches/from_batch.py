@@ -1,4 +1,4 @@
-"""Turns a user's batch into an example: finds the row and token axes and the padding mask."""
+"""Turns a user's batch into an example: finds the row axis, the position axis and the mask."""
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,15 +23,15 @@ from normlab.errors import UserError
 
 _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
 _LIMITS = ("max_position_embeddings", "n_positions", "max_source_positions")
-"""Entries of a config that limit the number of positions, padding included."""
+"""Config entries that limit the number of positions, including padding."""
 SAMPLES = 320
-"""Audio samples that count as one position: 20 ms at 16 kHz, one frame of most speech models."""
-FEWEST_ROWS = 3  # not two: batch norm maps any two values to -1 and 1
-KEPT = 8  # most batches used for statistics and calibration
+"""The audio samples in one position: 20 ms at 16 kHz, which is a frame of most speech models."""
+FEWEST_ROWS = 3  # not two, because batch norm maps any two values to -1 and 1
+KEPT = 8  # the most batches that are used for statistics and calibration
 
 
 def first_batches(batches: Any) -> list[Any]:
-    """Return up to `KEPT` batches of an iterable, or a single batch.
+    """Return up to `KEPT` batches of an iterable, or the only batch as a list.
 
     Raises UserError if there is none.
     """
@@ -55,7 +55,7 @@ def call_with(model: nn.Module, batch: Any) -> Any:
 
 @dataclass(frozen=True)
 class Conventions:
-    """Options for reading a user's batch. `normlab.inspect` explains each field."""
+    """How to read a user's batch. `normlab.inspect` explains each field."""
 
     forward: Forward | None = None
     mask: MaskArgument = None
@@ -69,14 +69,14 @@ def example_of(
     batch: Any,
     conventions: Conventions = Conventions(),
 ) -> Example:
-    """Return a batch's longest rows as an example, cut to the real positions of the longest one.
+    """Return the longest rows of a batch as an example, cut to the real positions of the longest.
 
     Raises UserError with a one-sentence message if the inputs cannot be examined.
     """
     config = getattr(model, "config", None)
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
     values = inputs_of(batch, device)
-    by_position = not conventions.forward  # otherwise the user's function names them
+    by_position = not conventions.forward  # otherwise the user's function passes the inputs
     parameters = [*inspect.signature(model.forward).parameters] if by_position else []
     names = _names(values, parameters)
     mask = find_mask(values, names, mask_option(conventions.mask, names.values(), device))
@@ -109,7 +109,10 @@ def example_of(
 
 
 def _names(values: Mapping[InputKey, Any], parameters: Sequence[str]) -> dict[InputKey, str]:
-    """Return the names of inputs, including positional ones. Raise UserError for a cache."""
+    """Return the names of inputs; positional ones are named after the model's parameters.
+
+    Raises UserError if an input is a cache.
+    """
     if values.get("past_key_values") is not None:
         raise UserError("past_key_values is a cache with tokens of earlier calls; omit it")
     return {
@@ -122,7 +125,7 @@ def _main_input(
 ) -> InputKey:
     """Return the key of the input that holds tokens or features.
 
-    Raises UserError if there is none.
+    Raises UserError if there is none, or if it is empty.
     """
     inputs = [k for k in names if k != mask and isinstance(values[k], Tensor) and values[k].ndim]
     inputs = [k for k in inputs if "mask" not in names[k]] or inputs
@@ -137,7 +140,7 @@ def _main_input(
 def _filled(
     example: Example, main: InputKey, names: Mapping[InputKey, str], config: Any
 ) -> Example:
-    """Return the example with the side of its padding and the values under it filled in."""
+    """Return the example with the side of its padding, and the values of inputs under it."""
     values, pads = example.values, ~example.real
     pad, x = getattr(config, "pad_token_id", None), values[main]
     if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
@@ -154,7 +157,7 @@ def _filled(
 
 
 def special_ids(config: Any) -> set[int]:
-    """Return the ids of placeholders and marks in a config and in the configs inside it."""
+    """Return the ids of special tokens in a config and in the configs inside it."""
     entries = config.to_dict() if hasattr(config, "to_dict") else {}
     ids: set[int] = set()
     todo = [entries] if isinstance(entries, dict) else []
@@ -176,7 +179,10 @@ def inputs_of(batch: Any, device: torch.device) -> dict[InputKey, Any]:
 
 
 def _fill(x: Tensor, pads: Tensor, pad: Any) -> int | float:
-    """Return the value under the batch's padding, else the config's `pad_token_id`, else 0."""
+    """Return an input's value under padding.
+
+    If the batch has no padding, this is the config's `pad_token_id`, or 0 without one.
+    """
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()
     return pad if isinstance(pad, int) and not x.is_floating_point() else 0

@@ -1,4 +1,4 @@
-"""Finds the input that marks padding, and its kind, by its name, its values and the tokens."""
+"""Finds the input that marks padding, and infers its kind from names, values and tokens."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,9 +17,9 @@ KIND_OF_NAME: Mapping[str, MaskKind] = {
     **dict.fromkeys(("x_lens", "wav_lens", "wav_len", "relative_lengths"), "lengths"),
 }
 UNCLEAR_NAMES = ("padding_mask", "mask")
-"""Names of inputs that mark real tokens in some models and padding in others."""
+"""Names of masks whose ones mean real tokens in some models and padding in others."""
 ADDED_MASKS = ("attention_mask", "src_key_padding_mask")
-"""Masks to add if the batch has none and the model takes one: they mark all positions as real."""
+"""The masks to add if the batch has none but the model takes one. All positions are marked real."""
 MASK_MEANINGS: tuple[MaskKind, ...] = ("real", "padding", "lengths")
 
 
@@ -96,7 +96,7 @@ def find_mask(
 
 
 def _key_of(name: InputKey, names: Mapping[InputKey, str]) -> InputKey:
-    """Return the key of the input with a name or position. Raise UserError if there is none."""
+    """Return the key of the input with this name or position. Raise UserError if there is none."""
     keys = [key for key, known in names.items() if name in (key, known)]
     if not keys:
         raise UserError(f"mask={name!r} is not an input; choose from {', '.join(names.values())}")
@@ -104,7 +104,7 @@ def _key_of(name: InputKey, names: Mapping[InputKey, str]) -> InputKey:
 
 
 def _by_name(values: Mapping[InputKey, Any], names: Mapping[InputKey, str]) -> list[InputKey]:
-    """Return the keys of inputs with a known name of a mask, then of those that look like one."""
+    """Return the keys of inputs with a well-known mask name, then of those that look like masks."""
     tensors = {key: name for key, name in names.items() if isinstance(values[key], Tensor)}
     known = [key for key, name in tensors.items() if name in KIND_OF_NAME]
     return [*known, *(key for key, name in tensors.items() if _is_mask(name, values[key]))]
@@ -115,14 +115,14 @@ def _kind_by_name(name: str) -> MaskKind | None:
 
 
 def _is_mask(name: str, x: Tensor) -> bool:
-    """Return whether an input of an unknown name looks like a mask of tokens."""
+    """Return whether an input has `mask` in its name, two axes, and only zeros and ones."""
     return "mask" in name and x.ndim == 2 and bool(((x == 0) | (x == 1)).all())
 
 
 def add_mask(
     values: dict[InputKey, Any], names: dict[InputKey, str], parameters: Sequence[str], real: Tensor
 ) -> Mask | None:
-    """Add the mask that the model takes, if it takes one, with all positions real."""
+    """Add a mask that marks all positions as real, and return it; None if the model takes none."""
     missing = [name for name in ADDED_MASKS if name in parameters and name not in names.values()]
     if not missing:
         return None
@@ -135,9 +135,10 @@ def add_mask(
 def checked_kind(
     model: nn.Module, x: Tensor, marks: Tensor, name: str, kind: MaskKind | None
 ) -> MaskKind:
-    """Return the kind of a mask, inferred if it is None. Raise UserError if its values do not fit.
+    """Return the kind of a mask; infer it if it is None.
 
-    `x` is the main input, with its rows on axis 0.
+    `x` is the main input, with its rows on axis 0. Raises UserError if the values do not fit the
+    kind.
     """
     if kind is None:
         kind = kind_of(model, x, marks, name)
@@ -149,9 +150,9 @@ def checked_kind(
 def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> MaskKind:
     """Return whether the ones of a mask are `real` tokens or `padding`.
 
-    Padding usually has one value, such as 0, and tokens have several. If that is inconclusive, the
-    mask must leave some row without padding, as in most batches; otherwise the name and the library
-    decide.
+    Padding usually has one value, such as 0, and tokens have several. If that is inconclusive, some
+    row is assumed to have no padding, as in most batches. If that is inconclusive too, the name of
+    the mask and the library of the model decide.
     """
     ones = marks != 0
     if x.shape[:2] == marks.shape and bool(ones.any()) and not bool(ones.all()):
@@ -185,7 +186,7 @@ def check_mask(marks: Tensor, name: str, kind: MaskKind) -> None:
 
 
 def under_padding(x: Tensor, pads: Tensor, real: Tensor) -> int | float:
-    """Return another mask's value under padding or, if nothing is padded, what it should be."""
+    """Return the value of another mask under padding; infer it if nothing is padded."""
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()
     inside = x[real] if x.shape[:2] == real.shape else x

@@ -1,4 +1,4 @@
-"""Selects the outputs of a model to compare, and matches the parts of two tensors."""
+"""Selects the outputs of a model to compare, and aligns the outputs of two passes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -15,7 +15,7 @@ Outputs = dict[str, Tensor]
 """Floating-point outputs by name, the main one first: `logits`, `hidden_states[1]`, `[0]`."""
 _MAIN = ("logits", "last_hidden_state")
 _STATES = ("past_key_values", "cache", "mems")
-"""Outputs that are inputs of a later call, not results."""
+"""Outputs that are inputs of a later call and not results."""
 
 
 def outputs_of(output: Any) -> Outputs:
@@ -35,7 +35,7 @@ def outputs_of(output: Any) -> Outputs:
 
 
 def _tensors_by_name(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in nested outputs by name, written as in Python: `hidden_states[1]`."""
+    """Yield the tensors in nested outputs with their names, as in Python: `hidden_states[1]`."""
     if isinstance(value, nn.utils.rnn.PackedSequence):
         value = nn.utils.rnn.pad_packed_sequence(value, batch_first=True)[0]
     if isinstance(value, Tensor):
@@ -69,12 +69,13 @@ def tensors(value: Any) -> Iterator[Tensor]:
 class Overlap:
     """Finds the part of a variant's tensor that corresponds to the base's tensor.
 
-    The base is one row. With `rows`, the variant is a batch whose row `row` is the base: along
-    the axis with `rows` times as many entries, only that row's correspond. Along other axes whose
-    sizes differ, the first entries correspond, or the last ones if padding is on the `left`; if an
-    axis has more than the `length` positions of the base, the rest may also be at the other end,
-    such as a token that the model puts in front. Along an axis of `size` entries in both, only the
-    first (or last) `common` correspond. `padding` is how many more positions the variant has.
+    The base is one row, and the variant has `padding` more positions. With `rows`, the variant is a
+    batch in which the base is row `row`: along the axis with `rows` times as many entries, only the
+    entries of that row correspond to the base. Along other axes whose sizes differ, the first
+    entries correspond, or the last ones if padding is on the `left`. If an axis has more entries
+    than the `length` positions of the base, the additional ones may also be at the other end, such
+    as a token that the model puts first. Along an axis that has `size` entries in both tensors,
+    only the first (or last) `common` entries correspond.
     """
 
     side: PaddingSide = "right"
@@ -90,7 +91,7 @@ class Overlap:
         return next(self.ways(y, base))
 
     def ways(self, y: Tensor, base: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield both tensors with one shape, for every way in which positions may correspond."""
+        """Yield both tensors, cut to the same shape, for each way in which they may correspond."""
         y = self._part_of_row(y, base)
         if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
             raise UserError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")
@@ -109,12 +110,15 @@ class Overlap:
             yield split, base
 
     def nearest(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both tensors, aligned so that they are closest."""
+        """Return both tensors, aligned in the way that makes them most similar."""
         ways = [*self.ways(y, base)]
         return ways[0] if len(ways) == 1 else min(ways, key=lambda pair: _distance(*pair))
 
     def fits(self, y: Tensor, base: Tensor) -> bool:
-        """Return whether each entry of the base can have a counterpart: no axis grows too much."""
+        """Return whether each entry of the base can have a counterpart in the variant.
+
+        No axis may grow by more than the padding.
+        """
         try:
             y = self._part_of_row(y, base)
         except (UserError, StopIteration):
@@ -127,7 +131,7 @@ class Overlap:
         return all(0 <= more <= self.padding for more in growth)
 
     def _split(self, y: Tensor, axis: int, few: int) -> Tensor:
-        """Return entries from both ends: positions from one, what the model adds from the other."""
+        """Return entries from both ends: positions from one end, added entries from the other."""
         added, end = few - self.length, y.shape[axis]
         if not 0 < added < few:
             return y.narrow(axis, end - few if self.side == "left" else 0, few)
@@ -164,7 +168,7 @@ def _distance(y: Tensor, base: Tensor) -> float:
 def comparable(names: Iterable[str], ys: Outputs, bases: Outputs, overlap: Overlap) -> list[str]:
     """Return the names of the outputs that both passes have and that can be compared.
 
-    The first output is the main one and is always compared. Another output is not if it grows by
+    The first output is the main one and is always compared. Another one is left out if it grows by
     more than the padding, as a table of relative positions does.
     """
     both = [name for name in names if name in ys and name in bases]

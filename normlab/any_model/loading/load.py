@@ -30,7 +30,7 @@ _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "*.model")
 
 
 class ModelWithInputs(NamedTuple):
-    """A model, batches of inputs for it, and a note about the inputs."""
+    """A model, batches of inputs for it, and a note about where the inputs come from."""
 
     model: nn.Module
     batches: Any
@@ -48,7 +48,8 @@ class ModelWithOptions(NamedTuple):
 class Checkpoint(NamedTuple):
     """A transformers model, its tokenizer, its folder, and a note about missing weights.
 
-    The tokenizer has a pad token; it is None if the folder has none or the model takes no text.
+    The tokenizer has a pad token. It is None if the folder has no tokenizer, or if the model does
+    not take text.
     """
 
     model: Any
@@ -62,9 +63,9 @@ def load_transformers(
 ) -> ModelWithInputs:
     """Load a transformers model from a folder or a huggingface.co id, with inputs for it.
 
-    Weights are read from safetensors only, and code that comes with the model is run only with
-    `trust`. A text model gets the first 64 lines of the file `text`, or built-in sentences; without
-    a tokenizer, and for images and sound, the inputs are random.
+    Weights are read only from safetensors, and code that comes with the model is run only with
+    `trust`. A text model gets the first 64 lines of the file `text`, or built-in sentences. Without
+    a tokenizer, and for images and audio, the inputs are random.
 
     Raises UserError with a one-sentence message if the model or its inputs cannot be loaded.
     """
@@ -146,9 +147,9 @@ def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:
 
 
 def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
-    """Return four rows of random inputs, text and audio padded.
+    """Return four rows of random inputs; text and audio are padded.
 
-    Raises UserError for other inputs.
+    Raises UserError if the model expects inputs of another kind.
     """
     config, generator = model.config, torch.Generator().manual_seed(0)
     names = ("num_mel_bins", "max_length", "max_source_positions", "image_size", "num_channels")
@@ -176,7 +177,10 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
 
 
 def accepted(model: Any, batch: Any) -> dict[str, Tensor]:
-    """Return the inputs that the model takes; a decoder gets the encoder's or arbitrary ids."""
+    """Return the inputs that the model takes.
+
+    The decoder of an encoder-decoder gets the ids of the encoder, or arbitrary ids.
+    """
     names = signature(model.forward).parameters
     values = dict(batch)
     if "decoder_input_ids" in names and getattr(model.config, "is_encoder_decoder", False):
@@ -185,9 +189,9 @@ def accepted(model: Any, batch: Any) -> dict[str, Tensor]:
 
 
 def _folder(place: str, *, trust: bool) -> Path:
-    """Return a model's folder, downloaded if `place` is an id.
+    """Return a model's folder. If `place` is an id, download it.
 
-    Raises UserError if it has no weights.
+    Raises UserError if the folder has no weights.
     """
     folder = Path(place)
     if not folder.is_dir():
@@ -214,7 +218,7 @@ def _folder(place: str, *, trust: bool) -> Path:
 
 
 def import_model(model: str, inputs: str) -> ModelWithInputs:
-    """Import a model and its batches, each by `package.module:name`. Functions are called."""
+    """Import a model and its batches, each from `package.module:name`. Functions are called."""
     module = _imported(model)
     if not isinstance(module, nn.Module):
         raise UserError(f"--module {model} is a {type(module).__name__}, not an nn.Module")
@@ -222,9 +226,9 @@ def import_model(model: str, inputs: str) -> ModelWithInputs:
 
 
 def load_by_prefix(place: str) -> ModelWithOptions:
-    """Load the MODEL of the pytest plugin, whose prefix says where it comes from.
+    """Load the MODEL of the pytest plugin; its prefix says where it comes from.
 
-    Raises UserError with a one-sentence message if they cannot be loaded or created.
+    Raises UserError with a one-sentence message if the model cannot be loaded or created.
     """
     kind, _, name = place.partition(":")
     if kind == "hf":

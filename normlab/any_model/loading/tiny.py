@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 import transformers
@@ -19,7 +19,8 @@ VOCABULARY, LENGTHS = 200, (32, 24, 16, 8)
 MASKS = ("attention_mask", "padding_mask", "input_features_mask", "feature_attention_mask")
 AUDIO = ("input_values", "input_features")
 
-# Small values for a config's numbers by name pattern; the first match counts; None keeps a value.
+# Small values for the numbers in a config, by a pattern of their names. The first pattern that
+# matches is used; None keeps the value.
 SMALL_SIZES: tuple[tuple[str, int | None], ...] = (
     (r".*(token_id|index|image|patch|window|kernel|stride|bins?|channels|rate|ratio)s?", None),
     (r".*(image_size|patch_size|kernel_size|window_size|group_size|groups|factor|labels)", None),
@@ -40,9 +41,10 @@ SMALL_SIZES: tuple[tuple[str, int | None], ...] = (
 )
 WIDTHS = (8, 32, 48)
 
-BUILDS = ("all", "heads", "eighth", "depth")
-"""Ways to shrink: all sizes; with two heads of the default width; widths to an eighth, keeping the
-heads; only depth and vocabulary.
+Shrinking = Literal["all", "heads", "eighth", "depth"]
+BUILDS: tuple[Shrinking, ...] = get_args(Shrinking)
+"""The ways to shrink a config, in the order in which they are tried: all sizes; all sizes, but with
+two heads of the default width; widths to an eighth, with all heads; only depth and vocabulary.
 """
 
 WIDE_HEAD = 128
@@ -69,7 +71,10 @@ def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
 
 
 def class_named(name: str) -> str:
-    """Return the named class, or the base model's class of a model type such as `bert`."""
+    """Return the name of a class, or the base class of a model type such as `bert`.
+
+    Raises UserError if transformers has no such class or model type.
+    """
     kind = MODEL_MAPPING_NAMES.get(name, name)
     kind = kind if isinstance(kind, str) else kind[0]
     if not hasattr(transformers, kind):
@@ -78,7 +83,10 @@ def class_named(name: str) -> str:
 
 
 def small_models(name: str) -> Iterator[nn.Module]:
-    """Yield the class's model for each way in which its config can be shrunk."""
+    """Yield a small model of the class for each way in which its config can be shrunk.
+
+    Raises UserError when there are no more ways.
+    """
     cls = getattr(transformers, name)
     reasons = []
     for how in BUILDS:
@@ -91,8 +99,8 @@ def small_models(name: str) -> Iterator[nn.Module]:
     raise UserError("; ".join(reasons) or "no input fits")
 
 
-def _built(cls: Any, how: str) -> nn.Module:
-    """Return a small model with random weights. Raise UserError if it is too large for a test."""
+def _built(cls: Any, how: Shrinking) -> nn.Module:
+    """Return a small model with random weights. Raise UserError if it is still too large."""
     config = cls.config_class(**small_settings(cls.config_class, how))
     with torch.device("meta"):
         size = sum(p.numel() for p in cls(config).parameters())
@@ -103,7 +111,7 @@ def _built(cls: Any, how: str) -> nn.Module:
 
 
 def fitting_inputs(model: nn.Module) -> dict[str, Tensor]:
-    """Return the first inputs that the model takes."""
+    """Return the first inputs that the model can run. Raise UserError if there are none."""
     errors = []
     for batch in candidate_inputs(model):
         try:
@@ -116,7 +124,7 @@ def fitting_inputs(model: nn.Module) -> dict[str, Tensor]:
 
 
 def candidate_inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Yield inputs that may fit a model, with the mask that its `forward` names."""
+    """Yield inputs that may fit a model, with the mask that its `forward` takes."""
     names = list(inspect.signature(model.forward).parameters)
     generator = torch.Generator().manual_seed(1)
 
@@ -179,9 +187,9 @@ def mask_of(lengths: tuple[int, ...]) -> Tensor:
 
 
 def small_settings(
-    config: Any, how: str, changes: Mapping[str, Any] | None = None
+    config: Any, how: Shrinking, changes: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return small settings for a config class and for the configs inside it."""
+    """Return the settings that make a config class and the configs inside it small."""
     values = {f.name: f.default for f in fields(config) if f.default is not MISSING}
     for field in fields(config):
         if field.default_factory is not MISSING:
@@ -201,8 +209,8 @@ def small_settings(
     return settings
 
 
-def small_value(name: str, value: Any, how: str) -> Any:
-    """Return the small value for a config's entry; `how` says what shrinks (see `BUILDS`)."""
+def small_value(name: str, value: Any, how: Shrinking) -> Any:
+    """Return the small value for an entry of a config; `how` says what shrinks (see `BUILDS`)."""
     if isinstance(value, float) and "drop" in name:
         return 0.0
     if name in ("apply_spec_augment", "use_cache"):

@@ -1,4 +1,4 @@
-"""Removes a module from a model, or reduces its precision, to see what it contributes."""
+"""Skips a module of a model, or reduces the precision of numbers, to see what they contribute."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) ->
 
 
 def quantized(x: Float[Tensor, "*any"], largest: Tensor, bits: int) -> Float[Tensor, "*any"]:
-    """Return `x` rounded to the nearest of 2^bits - 1 equally spaced values within +-largest."""
+    """Return `x` rounded to 2^bits - 1 equally spaced values from -largest to largest."""
     most = 2 ** (bits - 1) - 1
     step = (largest / most).clamp(min=torch.finfo(x.dtype).tiny)
     return (x / step).round().clamp(-most, most) * step

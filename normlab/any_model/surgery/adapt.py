@@ -25,7 +25,7 @@ from normlab.progress import Stage, say
 EPS = 1e12
 """With this eps, and gains multiplied by sqrt(eps), a layer or RMS norm no longer divides."""
 _MASKED = 0.15  # share of the tokens that a masked language model predicts
-_LARGEST_CHANGE = 1e-3  # largest relative RMS difference allowed between saved and original logits
+_LARGEST_CHANGE = 1e-3  # the largest relative RMS difference allowed between the two models' logits
 MaskedBatch = dict[str, Tensor]
 
 
@@ -109,7 +109,7 @@ class LanguageModel:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """How long and how fast to train, and whether all weights or only the new norms' (`adapt`)."""
+    """How long to train, how fast, and whether to train all weights (`everything`); see `adapt`."""
 
     steps: int
     lr: float
@@ -122,10 +122,10 @@ def adapt(
 ) -> int:
     """Train the new norms, or all weights, with AdamW. Return the number of trained weights.
 
-    During the first `taper` steps a norm outputs `(1 - a) old + a new`, with the old norm from the
-    `original` model, as a rises from 0 to 1. The learning rate warms up over a tenth of the steps
-    and decays linearly to 0; for new gains and DyT's alpha it is multiplied by their initial RMS.
-    There is no weight decay and no dropout.
+    During the first `taper` steps, each norm outputs `(1 - a) old + a new`, where the old norm is
+    the one in the `original` model and a rises from 0 to 1. The learning rate warms up over a tenth
+    of the steps and decays linearly to 0; for new gains and DyT's alpha, it is multiplied by their
+    initial RMS. There is no weight decay and no dropout.
 
     Raises UserError if the loss is no longer finite.
     """
@@ -163,7 +163,7 @@ def adapt(
 def _trained(
     model: Any, swapped: Mapping[str, Swapped], lr: float, *, everything: bool
 ) -> list[dict[str, Any]]:
-    """Return the optimizer's groups: the weights to train, each with its learning rate."""
+    """Return the optimizer's groups: one for each weight to train, with its learning rate."""
     news = {weight: name for m in swapped.values() for name, weight in m.named_parameters()}
     groups: list[dict[str, Any]] = []
     for weight in model.parameters():
@@ -177,12 +177,13 @@ def _trained(
 def save(
     model: Any, language: LanguageModel, batch: MaskedBatch, out: Path, *, keep: bool
 ) -> float:
-    """Save a model whose norms were swapped for `none` as its original class, with its tokenizer.
+    """Save a model whose norms were swapped for `none`, under its original class, with a tokenizer.
 
-    The config's eps becomes `EPS`. The saved folder is loaded again to check it, and moved to `out`
-    if `keep`. Returns the relative RMS difference between the two models' logits for the batch.
+    The eps in the config becomes `EPS`. The saved model is loaded again to check it; the folder is
+    moved to `out` if `keep` is set. Returns the relative RMS difference between the logits of the
+    saved and the passed model for the batch.
 
-    Raises UserError, and leaves no files, if the class cannot express the model.
+    If the class cannot express the model, UserError is raised and no files are left.
     """
     from transformers import AutoTokenizer
 
@@ -218,11 +219,11 @@ def save(
 
 
 def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
-    """Return weights with which the original class and an eps of `EPS` compute the same outputs.
+    """Return the weights with which the original class computes the same outputs at eps = `EPS`.
 
-    Its gains are `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` differs from `gain
-    (x - mean)` by a relative error of var / (2 EPS). Raises UserError if a norm has not been
-    swapped.
+    Gains are multiplied by sqrt(EPS), because `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` equals
+    `gain (x - mean)` up to a relative error of var / (2 EPS). Raises UserError if a norm has not
+    been swapped.
     """
     values = model.state_dict()
     for path, old in original.named_modules(remove_duplicate=False):

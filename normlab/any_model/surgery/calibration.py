@@ -15,16 +15,16 @@ from normlab.any_model.surgery.least_squares import mean_and_variance, sums
 
 
 class NormCall(NamedTuple):
-    """One call of a norm: its path, input and output, and the batch's mask [rows, positions]."""
+    """A call of a norm: its path, its input and output, and the batch's mask [rows, positions]."""
 
     path: str
     x: Tensor
     y: Tensor
-    mask: Any
+    mask: Tensor | None
 
 
 class Calibration:
-    """Passes of a model over a few batches; `forward(model, batch)` runs the model."""
+    """Runs a model on a few batches, by default as `call_with` does."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class Calibration:
         self._run = partial(forward or call_with, model)
 
     def calls(self, norms: Mapping[str, nn.Module], *, once: bool = False) -> Iterator[NormCall]:
-        """Yield the calls of norms, by path, in the order of execution; tensors are copies.
+        """Yield the calls of norms, with copies of their tensors, in the order of execution.
 
-        Calls with several tensors (gated norms) are left out. `once` ends each pass after its
-        first call, for a norm that is called only once.
+        Calls with several tensors (gated norms) are left out. With `once`, each pass ends after its
+        first call of a norm.
         """
         for batch in self.batches:
             yield from self._calls_of(norms, batch, once=once)
@@ -52,7 +52,7 @@ class Calibration:
         return shapes
 
     def running_statistics(self, path: str, norm: nn.Module, *, once: bool) -> dict[str, Tensor]:
-        """Return a batch norm's mean and variance per channel, recalibrated over all calls."""
+        """Return the mean and variance per channel of a batch norm's inputs in all calls."""
         inputs = (
             (call.x.movedim(1, -1), call.mask) for call in self.calls({path: norm}, once=once)
         )
@@ -73,7 +73,7 @@ class Calibration:
         rows: int | None = None,
         once: bool = False,
     ) -> list[NormCall]:
-        """Return the calls in one pass over a batch, cut to the first rows."""
+        """Return the calls in one pass over a batch, with tensors cut to the first rows."""
         mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
         calls: list[NormCall] = []
 
@@ -95,4 +95,4 @@ class Calibration:
 
 
 class _EndOfPass(BaseException):
-    """Ends a forward pass early if the rest is not needed."""
+    """Raised to end a forward pass early if the rest is not needed."""

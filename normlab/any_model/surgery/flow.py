@@ -1,11 +1,11 @@
 """Records how features flow through a model: from its weights to its norms, and onwards.
 
-One forward pass is run and every operation recorded. Only these matter to a fold: a product with a
-weight (`product`), a convolution (`convolution`), a row of a table (`table`), a weight itself
-(`weight`), a norm (`norm`), and operations that do not mix features: moving or averaging positions
-(`move`), a factor per position (`scale`), a sum (`sum`). All others are `other`. Features are on
-the last axis; a convolution's are on another axis until they are moved there, as in a vision
-transformer's patches.
+Every operation of one forward pass is recorded. Only these kinds matter for folding: a matrix
+product with a weight (`product`), a convolution (`convolution`), a row of a table (`table`), a
+weight itself (`weight`), a norm (`norm`), and operations that do not mix features: moving or
+averaging positions (`move`), multiplying by a factor per position (`scale`), and adding (`sum`).
+All others are `other`. Features are on the last axis, except that the features of a convolution
+are on another axis until they are moved to the last one, as in the patches of a vision transformer.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 Op = Literal["product", "convolution", "table", "weight", "norm", "move", "scale", "sum", "other"]
 LINEAR: tuple[Op, ...] = ("move", "scale", "sum")
-"""Operations that keep a mean of 0 over the features of each position."""
+"""Operations that preserve a mean of 0 over the features of each position."""
 _MOVES = {
     *("view", "_unsafe_view", "reshape", "flatten", "unflatten", "expand", "expand_as", "view_as"),
     *("transpose", "permute", "unsqueeze", "squeeze", "slice", "select", "narrow", "split"),
@@ -41,10 +41,10 @@ _SAME = ("contiguous", "clone", "detach", "alias", "to", "_to_copy", "dropout")
 class Node:
     """The result of an operation.
 
-    `passed` are the inputs whose features reach the result unmixed, `users` the results of
-    operations that have this one as an input. `name` is a norm's path or a weight's name; a product
-    also has its input `x` and the name of its bias. `transposed` means that the weight is a matrix
-    [in, out]. `axis` is the axis of the features if it is not the last.
+    `passed` are the inputs whose features reach the result unmixed, and `users` are the results of
+    the operations that take this one as an input. `name` is a norm's path or a weight's name. A
+    product also has its input `x` and the name of its bias; it is `transposed` if its weight is a
+    matrix [in, out]. `axis` is the axis of the features if that is not the last axis.
     """
 
     op: Op
@@ -60,14 +60,14 @@ class Node:
 
 
 class _NormUnderWay(NamedTuple):
-    """A norm that is running, and the node of its input."""
+    """A norm whose forward pass is running, and the node of its input."""
 
     path: str
     x: Node
 
 
 class _Product(NamedTuple):
-    """The input, weight and bias of a matrix product; `transposed` if the weight is [in, out]."""
+    """The nodes of a matrix product; it is `transposed` if the weight is [in, out]."""
 
     x: Node
     weight: Node
@@ -76,10 +76,10 @@ class _Product(NamedTuple):
 
 
 class Flow(TorchDispatchMode):
-    """Records the operations of a forward pass of a model; `norms` are its norms by path.
+    """Records the operations of a forward pass of a model whose norms have the paths `norms`.
 
-    `norms` has the node of each call, by the norm's path; `uses` the nodes that read a weight, by
-    its name; `outputs` the nodes that the model returns.
+    Afterwards, `norms` has the nodes of each norm's calls, by the norm's path, `uses` has the nodes
+    that read each weight, by its name, and `outputs` has the nodes that the model returns.
     """
 
     def __init__(self, model: nn.Module, norms: Collection[str]) -> None:
@@ -112,9 +112,9 @@ class Flow(TorchDispatchMode):
         self.outputs = [self._nodes[id(x)] for x in tensors if id(x) in self._nodes]
 
     def ends(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node | None]:
-        """Return what reads a node's features after any `through`.
+        """Return the nodes that read a node's features, directly or after operations in `through`.
 
-        None stands for a model output.
+        None stands for an output of the model.
         """
         readers: dict[Node | None, None] = {}
         waiting, visited = [node], {node}
@@ -131,7 +131,7 @@ class Flow(TorchDispatchMode):
         return [*readers]
 
     def sources(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node]:
-        """Return the nodes whose features reach a node through operations in `through` only."""
+        """Return the nodes whose features reach a node only through operations in `through`."""
         sources: dict[Node, None] = {}
         waiting, visited = [node], {node}
         while waiting:
@@ -155,7 +155,7 @@ class Flow(TorchDispatchMode):
         self._inside.pop()
         if self._norm and self._norm.path == path:
             x, self._norm = self._norm.x, None
-            if not isinstance(result, Tensor):  # such as a norm that returns scales, too
+            if not isinstance(result, Tensor):  # such as a norm that also returns scales
                 return
             if x.axis is not None:  # the norm is not over the features
                 x.users.append(x := Node("other", f"{x.label}, whose channels are not last", 0))
@@ -165,7 +165,7 @@ class Flow(TorchDispatchMode):
             self._set(result, node)
 
     def _of(self, x: Tensor) -> Node:
-        """Return a tensor's node; create one for an input of the model."""
+        """Return a tensor's node. If it has none, it is an input of the model and gets one."""
         if id(x) not in self._nodes:
             self._set(x, Node("other", "an input of the model", x.shape[-1] if x.ndim else 0))
         return self._nodes[id(x)]
@@ -228,7 +228,7 @@ class Flow(TorchDispatchMode):
 
 
 def _transposed(name: str, inputs: list[Node], out: Tensor) -> Node | None:
-    """Return the node of a weight's transpose or alias; None for any other operation."""
+    """Return the node of a weight's transpose or alias; None if the operation is another one."""
     if len(inputs) != 1 or inputs[0].op != "weight":
         return None
     x = inputs[0]
@@ -240,7 +240,7 @@ def _transposed(name: str, inputs: list[Node], out: Tensor) -> Node | None:
 
 
 def _product(name: str, inputs: list[Node], shapes: list[torch.Size]) -> _Product | None:
-    """Return the parts of a product with a weight; None for any other operation.
+    """Return the parts of a matrix product with a weight; None if the operation is another one.
 
     The weight is [out, in] for `linear`, and [in, out] for `addmm` and `mm`.
     """
@@ -264,7 +264,8 @@ def _product(name: str, inputs: list[Node], shapes: list[torch.Size]) -> _Produc
 def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:
     """Return whether an operation is a convolution whose weight and bias are parameters.
 
-    Each output channel must read all input channels: channels in groups have no common mean.
+    Each output channel must read all input channels, because the channels of a grouped convolution
+    have no common mean.
     """
     first, *rest = [x.op == "weight" for x in inputs] or [True]
     if name not in _CONVOLUTIONS or first or not all(rest):
@@ -275,7 +276,7 @@ def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:
 def _moved_axis(
     name: str, args: Any, axis: int | None, shape: torch.Size, out: Tensor
 ) -> int | None:
-    """Return an axis's index after an operation that only moves axes; None for other operations."""
+    """Return where an operation moves an axis; None if the operation does more than move axes."""
     if axis is None:
         return None
     count = len(shape)
@@ -292,7 +293,7 @@ def _moved_axis(
 def _classified(
     name: str, args: Any, inputs: list[Node], shapes: list[torch.Size], out: Tensor
 ) -> tuple[Op, list[Node]]:
-    """Return what an operation does to features, and the inputs whose features it passes on."""
+    """Return the kind of an operation, and the inputs whose features it passes on."""
     width, name = (out.shape[-1] if out.ndim else 0), name.removesuffix("_") or name
     same_width = [n for n, shape in enumerate(shapes) if len(shape) and shape[-1] == width]
     if name == "embedding" and inputs[0].op == "weight":

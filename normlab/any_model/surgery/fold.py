@@ -1,9 +1,9 @@
-"""Folds norms into adjacent weights, exactly: the model computes the same with fewer parts.
+"""Folds norms exactly into adjacent weights, so that a simpler model computes the same outputs.
 
 A layer norm whose input has mean 0 is an RMS norm. Its input is a sum of products with weights and
-of rows of tables; if only layer norms read that sum, all these weights can be centered (Ashkboos et
-al. 2024, SliceGPT, section 3.2). If only products with weights read a norm's output, its gain and
-bias can become part of these weights (Graef et al. 2024, FlashNorm).
+of rows of tables. If only layer norms read that sum, all these weights can be centered (Ashkboos et
+al. 2024, SliceGPT, section 3.2). If only products with weights read a norm's output, the norm's
+gain and bias can be folded into these weights (Graef et al. 2024, FlashNorm).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ from normlab.errors import UserError
 
 LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"
 EXACT = 1e-9
-"""The largest change of a float64 output allowed for a fold, relative to the largest output."""
+"""The largest allowed change of the outputs in float64, relative to the largest output."""
 
 
 @torch.no_grad()
@@ -40,12 +40,12 @@ def fold_norms(
 ) -> "FoldedModel":
     """Return a copy of a model whose layer norms are RMS norms, and whose norms have no gain.
 
-    The norms compute the same in evaluation mode only: after dropout the mean is not 0. A pass over
-    the first of `batches` (a dict, tuple or tensor) shows which layers read which norm. Where a
-    fold would change the output, the norm stays, and the table says why. If an output layer shares
-    the token embedding's weights, norms are folded into it only if `untie` gives it a copy. The
-    folded model has the dtypes of the model. Folded gains become ones, or zeros where the norm adds
-    1.
+    The copy computes the same outputs only in evaluation mode, because the mean is not 0 after
+    dropout. A pass over the first of `batches` (a dict, tuple or tensor) shows which layers read
+    which norm. If folding would change the output, the norm is kept, and the table says why. If an
+    output layer shares the weights of the token embedding, norms are folded into it only with
+    `untie`, which gives it a copy of the weights. The folded model has the dtypes of the model.
+    Folded gains become ones, or zeros if the norm adds 1.
 
     Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
     float64 differ by more than 1e-9.
@@ -76,7 +76,7 @@ def fold_norms(
 
 
 class FoldOutcome(NamedTuple):
-    """Whether a part of a norm was folded; if not, `why_not` is the reason."""
+    """Whether a part of a norm was folded and, if not, why not."""
 
     folded: bool
     why_not: str = ""
@@ -87,9 +87,9 @@ class FoldOutcome(NamedTuple):
 
 @dataclass
 class NormFold:
-    """The result for one norm: whether its mean subtraction and its gain and bias were folded.
+    """The result for one norm: whether its subtraction of the mean, and its gain and bias, folded.
 
-    `mean` and `gain` are None if the norm has none.
+    `mean` is None if the norm subtracts no mean, and `gain` if it has neither gain nor bias.
     """
 
     site: str
@@ -100,9 +100,9 @@ class NormFold:
 
 @dataclass(frozen=True)
 class FoldedModel:
-    """A folded model, the result for each norm, and how much the float64 outputs changed.
+    """A folded model, the result for each norm, and how much the outputs changed in float64.
 
-    `error` is relative to the largest output. Printed as a table.
+    `error` is relative to the largest output. Its text is a table.
     """
 
     model: nn.Module = field(repr=False)
@@ -125,7 +125,7 @@ class FoldedModel:
 
 
 class FoldedRMSNorm(nn.Module):
-    """RMS norm with or without gain and bias: equal to layer norm for an input with mean 0."""
+    """RMS norm with or without gain and bias. For an input with mean 0, it equals layer norm."""
 
     def __init__(
         self, width: int, eps: float, weight: nn.Parameter | None, bias: nn.Parameter | None
@@ -148,7 +148,7 @@ class FoldedRMSNorm(nn.Module):
 
 @dataclass
 class _Norm:
-    """A norm over the last axis, `gain z + bias`; `plain` is the weight's value for a gain of 1."""
+    """A norm over the last axis, `gain z + bias`. A weight of `plain` means a gain of 1."""
 
     kind: str
     module: nn.Module
@@ -194,14 +194,14 @@ def _outputs(run: Callable[[nn.Module, Any], Any], model: nn.Module, batch: Any)
 def _difference(before: list[Tensor], after: list[Tensor]) -> float:
     """Return the largest difference between two results, relative to the largest value.
 
-    It is NaN if a value is. Raises UserError if the results have no floating-point tensor.
+    It is NaN if a value is NaN. Raises UserError if the results have no floating-point tensor.
     """
     pairs = zip(before, after, strict=True)
     each = [(a - b).abs().max() / a.abs().max().clamp(min=1e-300) for a, b in pairs]
     if not each:
         raise UserError(
-            "the model returns no floating-point tensor, so folding cannot be verified: let run= "
-            "return the logits"
+            "the model returns no floating-point tensor, so folding cannot be verified; return the "
+            "logits with forward=lambda model, batch: ..."
         )
     return float(torch.stack(each).max())
 
@@ -247,7 +247,7 @@ def _center(model: nn.Module, source: Node) -> None:
 
 
 def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
-    """Multiply the weights of products by a norm's gain, add its bias to theirs, and reset it."""
+    """Fold a norm's gain and bias into the weights and biases of products, and reset the norm."""
     for name, product in {node.name: node for node in products}.items():
         weight = parameter_data(model, name)
         rows = weight if not product.transposed else weight.T  # [out, in], a view
@@ -275,7 +275,7 @@ def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:
 
 
 def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
-    """Return what each layer and RMS norm computes, by path. Raise UserError if there is none."""
+    """Return the layer and RMS norms of a model by path. Raise UserError if there are none."""
     modules = {path: module for path, module in model.named_modules() if is_norm(module)}
     flow = Flow(model, modules)
     flow.run(run)
@@ -287,7 +287,7 @@ def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
 
 
 def _norm_of(module: nn.Module, width: int) -> _Norm | None:
-    """Return what a norm computes, found by experiment; None if not a layer or RMS norm."""
+    """Return a layer or RMS norm, recognized by running it; None if it is neither."""
     weights = dict(module.named_parameters())
     names = list(weights)
     if len(names) > 2 or any(w.shape != (width,) for w in weights.values()):

@@ -1,4 +1,4 @@
-"""Explains why, and due to which module, a norm cannot be folded into the weights next to it."""
+"""Explains why a norm cannot be folded into adjacent weights, and which module prevents it."""
 
 from collections.abc import Collection
 
@@ -8,7 +8,7 @@ from normlab.any_model.surgery.flow import Flow, Node
 
 
 def parameter_data(model: nn.Module, name: str) -> Tensor:
-    """Return a parameter's or buffer's values, to be changed in place."""
+    """Return the values of a parameter or buffer, which can be changed in place."""
     path, _, attribute = name.rpartition(".")
     return getattr(model.get_submodule(path), attribute).data
 
@@ -36,7 +36,7 @@ def why_mean_stays(
 
 
 def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[str]) -> str | None:
-    """Return what would see a change of a result's mean over features, or None if nothing would."""
+    """Return what would change if a result's mean over features did; None if nothing would."""
     for end in flow.ends(node):
         if end is None:
             return f"the sum with {source.name} is an output of the model"
@@ -46,7 +46,7 @@ def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[s
 
 
 def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | None) -> str | None:
-    """Return why a norm's gain and bias cannot be folded into the next products, or None."""
+    """Return why a norm's gain and bias cannot be folded into products; None if they can."""
     if len(calls := flow.norms[path]) > 1:
         return f"{path} is called {len(calls)} times"
     parameters = {id(x) for x in model.get_submodule(path).parameters()}
@@ -72,7 +72,10 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
 
 
 def _cure(model: nn.Module, name: str) -> str:
-    """Return how to untie a weight that an embedding shares with a linear layer, else ""."""
+    """Return how to untie a weight that an embedding shares with a linear layer.
+
+    Return "" for other weights.
+    """
     weight = parameter_data(model, name)
     homes = [(m, x) for m in model.modules() for x in m.parameters(recurse=False)]
     kinds = {type(m) for m, x in homes if x.data_ptr() == weight.data_ptr()}

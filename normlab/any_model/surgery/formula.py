@@ -1,4 +1,4 @@
-"""What a norm computes: `gain f(x) + bias`, with `f` of `FORMULAS`, found by running it."""
+"""Finds what a norm computes by running it: `gain f(x) + bias`, with `f` from `FORMULAS`."""
 
 from collections.abc import Callable, Mapping
 from itertools import product
@@ -19,12 +19,12 @@ FORMULAS: Mapping[FormulaKind, Callable[[Float[Tensor, "... D"]], Float[Tensor, 
     "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
     "bn": lambda x: x,  # running statistics, gain and bias make one linear map per feature
 }
-"""What norms of other packages compute; separate from normlab's norms, which users can edit."""
-_SAME = 1e-3  # relative RMS error below which a formula fits a norm; eps alone causes 1e-5
+"""What norms of other packages compute. Users can edit normlab's norms, so these are not used."""
+_SAME = 1e-3  # a formula fits if its relative RMS error is below this; eps alone causes 1e-5
 
 
 class NormFormula(NamedTuple):
-    """The formula of a norm, the axis of its features (-1 or 1), and its gain."""
+    """The formula that a norm computes, the axis of its features (-1 or 1), and its gain."""
 
     kind: FormulaKind
     axis: int
@@ -32,7 +32,7 @@ class NormFormula(NamedTuple):
 
 
 def formula_of(norm: nn.Module, shape: torch.Size) -> NormFormula | None:
-    """Return what a norm computes on inputs of a shape; None if it computes something else."""
+    """Return the formula that a norm computes on inputs of a shape; None if none of them fits."""
     running = keeps_running_statistics(norm)
     x = _trial_input(norm, shape)
     y = copied(norm).float()(x)
@@ -47,10 +47,10 @@ def formula_of(norm: nn.Module, shape: torch.Size) -> NormFormula | None:
 
 
 def _trial_input(norm: nn.Module, shape: torch.Size) -> Tensor:
-    """Return four rows of inputs with the same shape otherwise.
+    """Return an input with four rows and otherwise the given shape.
 
-    They are large, so that eps does not matter, and differ in scale and mean per row, so that
-    instance norm is not linear.
+    Its values are large, so that eps does not matter. Their scale and mean differ between rows, so
+    that instance norm is not linear.
     """
     generator = torch.Generator().manual_seed(0)
     scale, mean = torch.rand(2, 4, *[1] * (len(shape) - 1), generator=generator)
@@ -59,6 +59,6 @@ def _trial_input(norm: nn.Module, shape: torch.Size) -> Tensor:
 
 
 def values_of_norm(norm: nn.Module) -> Tensor:
-    """Return a parameter or buffer that has the norm's dtype and device, or a scalar on the CPU."""
+    """Return a parameter or buffer with the dtype and device of a norm, or a scalar on the CPU."""
     values = (w for w in (*norm.parameters(), *norm.buffers()) if w.is_floating_point())
     return next(values, torch.zeros(()))

@@ -1,7 +1,7 @@
-"""The least-squares fit of one tensor to another per feature: `y = gain z + bias`."""
+"""Fits one tensor to another by least squares, per feature: `y = gain z + bias`."""
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class LinearFit(NamedTuple):
-    """Gain and bias per feature, and RMS(gain z + bias - y) / RMS(y) over all features."""
+    """A fitted gain and bias per feature, and RMS(gain z + bias - y) / RMS(y) over all features."""
 
     gain: Float[Tensor, " D"]
     bias: Float[Tensor, " D"]
@@ -18,7 +18,7 @@ class LinearFit(NamedTuple):
 
 @dataclass(frozen=True)
 class FitSums:
-    """The number of positions, and sums over them of z, y, z^2, zy and y^2, per feature."""
+    """The number of positions, and the sums of z, y, z^2, zy and y^2 over them, per feature."""
 
     count: Float[Tensor, " D"]
     z: Float[Tensor, " D"]
@@ -32,17 +32,22 @@ class FitSums:
         return FitSums(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
-def sums(z: Float[Tensor, "... D"], y: Float[Tensor, "... D"], mask: Any = None) -> FitSums:
-    """Return the sums over real positions, which `mask` marks if it has the first two axes of y."""
+def sums(
+    z: Float[Tensor, "... D"], y: Float[Tensor, "... D"], mask: Tensor | None = None
+) -> FitSums:
+    """Return the sums over the positions that `mask` marks as real.
+
+    Without a mask, or if its shape is not that of the first two axes of y, all positions are real.
+    """
     real = mask.bool() if mask is not None and mask.shape == y.shape[:2] else ...
     z, y = (values[real].flatten(0, -2).double() for values in (z, y))
     return FitSums(*(x.sum(0) for x in (torch.ones_like(z), z, y, z * z, z * y, y * y)))
 
 
-def fitted(total: FitSums, former: Any = 0.0, *, shift: bool = True) -> LinearFit:
-    """Return the fit that the sums determine: `gain = cov(z, y) / var(z)`.
+def fitted(total: FitSums, former: Tensor | float = 0.0, *, shift: bool = True) -> LinearFit:
+    """Return the fit that follows from the sums: `gain = cov(z, y) / var(z)`.
 
-    A constant feature keeps its `former` gain. Without `shift` the bias is 0.
+    The gain of a constant feature is `former`. Without `shift`, the bias is 0.
     """
     n = total.count
     z, y = shift * total.z / n, shift * total.y / n
@@ -54,6 +59,6 @@ def fitted(total: FitSums, former: Any = 0.0, *, shift: bool = True) -> LinearFi
 
 
 def mean_and_variance(total: FitSums) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
-    """Return mean and unbiased variance of z."""
+    """Return the mean and the unbiased variance of z."""
     var = (total.zz - total.z * total.z / total.count) / (total.count - 1).clamp(min=1)
     return total.z / total.count, var

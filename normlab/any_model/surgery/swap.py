@@ -46,21 +46,28 @@ def swap(
 ) -> "Swap":
     """Return a copy of a model whose batch, layer and RMS norms are replaced by `norm`.
 
-    A new norm starts with the old one's gain and eps. Then, in the order of execution, its gain and
-    bias are fitted per feature by least squares to the old one's output in evaluation mode (DyT's
-    alpha by search). The statistics of batch norms kept after the first new norm are recalibrated.
+    A new norm starts with the gain and eps of the old one. Then, in the order of execution, its
+    gain and bias are fitted by least squares, per feature, to the output of the old norm in
+    evaluation mode; DyT's alpha is found by search. Batch norms that are kept after the first new
+    norm get recalibrated statistics.
 
-    `norm` is `ln`, `rms`, `dyt`, `gn` (for images as in torch, otherwise for each position
-    separately), `gn_sample` (as in torch) or `none`: the old norm without its division, a linear
-    map, which is `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` go to
-    the new norm, such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms; modules
-    without statistics, such as DyT, are not replaced. `calibrate` are batches (dicts, tuples or
-    tensors), of which at most 8 are used, without the padding that a dict's `attention_mask` marks.
-    `forward(model, batch)` calls the model; `loss(output, batch)` is averaged before and after the
-    swap. `inplace` changes the model itself, unless an error occurs.
+    `norm` is one of these:
 
-    Raises UserError for an unknown norm or setting, no batches, a pattern that matches no norm, or
-    a norm that computes something else, such as group norm.
+        ln, rms, dyt
+        gn          as in torch for images, otherwise for each position separately
+        gn_sample   as in torch
+        none        the old norm without its division, which is a linear map: `gain (x - mean) +
+                    bias` for layer norm, `gain x` for RMS norm
+
+    `options`, such as `groups=32`, are passed to the new norm. `sites` are `fnmatch` patterns for
+    the paths of the norms to replace; modules without statistics, such as DyT, are never replaced.
+    `calibrate` are batches (dicts, tuples or tensors), of which at most 8 are used; padding that a
+    dict's `attention_mask` marks is left out. `forward(model, batch)` calls the model.
+    `loss(output, batch)` is averaged over the batches before and after the swap. With `inplace`,
+    the model itself is changed, unless an error occurs.
+
+    Raises UserError for an unknown norm or setting, if there are no batches, if a pattern matches
+    no norm, or if a norm computes something else, such as group norm.
     """
     check_name(norm)
     model, batches = model if inplace else copied(model), first_batches(calibrate)
@@ -86,10 +93,10 @@ def swap(
 
 
 class Fit(NamedTuple):
-    """One replaced norm; `alpha` is None unless the new norm is DyT.
+    """A norm that was replaced. `alpha` is None unless the new norm is DyT.
 
     `error` is RMS(new - old) / RMS(old) over the real positions of the calibration batches. Both
-    norms get the input that arrives once all norms before them have been replaced.
+    norms get the input that they have after all earlier norms have been replaced.
     """
 
     site: str
@@ -102,9 +109,9 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class Swap:
-    """A model with new norms, their fits in the order of execution, and, with `loss=`, mean losses.
+    """A model with new norms, and their fits in the order of execution. Its text is a table.
 
-    Printed as a table.
+    `before` and `after` are the mean losses before and after the swap, or None without `loss=`.
     """
 
     model: nn.Module = field(repr=False)
@@ -160,7 +167,7 @@ def _replace_in_order(
 ) -> _Changes:
     """Fit and insert the new norms, and recalibrate the batch norms after them, in place.
 
-    Each norm gets the inputs that arrive once all norms before it have been replaced.
+    Each norm gets the inputs that it has after all earlier norms have been replaced.
     """
     changes, olds = _Changes(), {path: model.get_submodule(path) for path in shapes}
     for path, old in olds.items():
@@ -180,7 +187,7 @@ def _replace_in_order(
 
 
 def _paths(model: nn.Module, norm: nn.Module) -> list[str]:
-    """Return all paths of a module, several if it is shared."""
+    """Return all paths of a module; a shared one has several."""
     return [path for path, m in model.named_modules(remove_duplicate=False) if m is norm]
 
 
@@ -201,9 +208,9 @@ def _replacement(
     norm: str,
     options: Mapping[str, Any],
 ) -> _Replacement | None:
-    """Return the norm that replaces an old one; None if the old one computes the same already.
+    """Return the norm that replaces an old one; None if the old one already computes the same.
 
-    `shapes` are of its inputs, one for each call. Raises UserError if it cannot be replaced.
+    `shapes` has the shape of its input in each call. Raises UserError if it cannot be replaced.
     """
     if not shapes:
         raise UserError(

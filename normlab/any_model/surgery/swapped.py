@@ -21,10 +21,10 @@ _BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the b
 
 
 class Swapped(nn.Module):
-    """`weight z + bias` per feature, with z from a norm that has neither gain nor bias.
+    """Computes `weight z + bias` per feature, with z from a norm that has neither gain nor bias.
 
-    Features are on `axis` of the input: 1 or -1. The norm treats all axes between the first and the
-    features as positions. With `center`, the mean over features is subtracted first; without
+    Features are on `axis` of the input, which is 1 or -1. All axes except the first and that one
+    are positions to the norm. With `center`, the mean over features is subtracted first; without
     `shift`, the bias is 0.
     """
 
@@ -58,7 +58,7 @@ class Swapped(nn.Module):
 
     @torch.no_grad()
     def fit(self, calls: Callable[[], Iterable[NormCall]], *, search: bool) -> float:
-        """Fit gain and bias to the old norm's outputs in `calls`; return the relative error.
+        """Fit gain and bias to the old norm's outputs in `calls`, and return the relative error.
 
         With `search`, DyT's alpha is also fitted: the best value on a grid, then on a finer grid
         around it.
@@ -98,11 +98,12 @@ def _error(candidate: tuple[float, LinearFit]) -> float:
 def replacement(
     old: nn.Module, formula: NormFormula, norm: str, shape: torch.Size, options: Mapping[str, Any]
 ) -> Swapped:
-    """Return the new norm for an old one, with the old one's gain and eps, not yet fitted.
+    """Return the new norm for an old one, with the gain and eps of the old one, not yet fitted.
 
     `none` is the old formula without its division: `x - mean` for layer norm, `x` for the others.
-    `gn` is torch's for images, and separate for each position otherwise. `shape` is of an input;
-    `options` go to the new norm. Raises UserError for a wrong option.
+    `gn` is group norm as in torch for images, and for each position separately otherwise. `shape`
+    is the shape of an input. `options` are passed to the new norm. Raises UserError for a wrong
+    option.
     """
     kind, axis, gain = formula
     image = norm == "gn" and axis == 1 and len(shape) > 3

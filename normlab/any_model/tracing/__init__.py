@@ -1,10 +1,12 @@
 """Records what a model does in a forward pass, without changing the model.
 
 Begin with `calls.py`: a `Runner` starts each pass from the same state and records the calls of
-modules (`scripted.py`: of scripted modules, too); `functional_norms.py` records those of functions
-such as `F.layer_norm`. `restore.py` restores the state, and `snapshot.py` has the part of it that
-Python objects hold. `float64.py` runs a pass in float64. `norm_modules.py` decides which modules
-are norms; `found_norms.py` finds what each norm pools over (`reach.py`), by running it on changed
-inputs (`norm_trial.py`), which axes these are (`axis_roles.py`), and whether its name suggests
-otherwise (`misnomer.py`).
+modules. `scripted.py` makes this work for scripted modules, and `functional_norms.py` records calls
+of functions such as `F.layer_norm`. `restore.py` restores the state; `snapshot.py` restores the
+part of it that Python objects hold. `float64.py` runs a pass in float64.
+
+`norm_modules.py` decides which modules are norms, and `class_names.py` says what a class name
+means. `found_norms.py` finds the norms of a model and what each one pools over (`reach.py`), by
+running it on changed inputs (`norm_trial.py`). `axis_roles.py` finds which axes these are, and
+`misnomer.py` whether the norm's name suggests others.
 """

@@ -1,6 +1,7 @@
-"""The role of each axis of a norm's input: `batch`, `position`, both (flattened) or `feature`.
+"""Finds the role of each axis of a norm's input: `batch`, `position`, both, or `feature`.
 
-It is inferred from how the axis's size changes with the number of rows and the length.
+An axis is both if rows and positions are flattened into it. The role follows from how the size of
+the axis changes with the number of rows and with their length.
 """
 
 from collections.abc import Sequence, Set
@@ -14,11 +15,11 @@ from normlab.any_model.tracing.norm_trial import NormCalls, Trial
 
 FEATURE, POSITION, BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
 Roles = Sequence[Set[str]]
-"""The roles of each axis of a norm's input."""
+"""The roles of each axis of a norm's input, in the order of the axes."""
 
 
 def axis_roles(calls: NormCalls, example: Example, trial: Trial) -> Roles:
-    """Return the roles of the axes of a module's output in its call with all rows."""
+    """Return the roles of the axes of a norm's output in its call with all rows."""
     shape = calls.all_rows.output.shape
     axes, batch, position = range(len(shape)), {0}, set[int]()
     if calls.one_row:
@@ -36,7 +37,7 @@ def axis_roles(calls: NormCalls, example: Example, trial: Trial) -> Roles:
 
 
 def _channels(trial: Trial) -> int:
-    """Return the channel axis of an image: the gain's or, without a gain, torch's convention."""
+    """Return the channel axis: the axis of the gain or, without a gain, the usual one in torch."""
     before = trial.before()
     for gain in filter(lambda gain: gain.ndim == 1 and len(gain), trial.module.parameters()):
         gain.data[0] += 1

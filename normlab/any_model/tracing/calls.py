@@ -21,10 +21,10 @@ from normlab.any_model.tracing.scripted import hooked, is_scripted
 
 @dataclass
 class Call:
-    """One call of a module; its tensors are copies, safe from later in-place changes.
+    """A call of a module. Its tensors are copies, which later in-place operations do not change.
 
-    `name` is the module's path, the first one if it has several; the model itself has "". `number`
-    is how often the module was called before.
+    `name` is the module's path, or its first path if it has several; the model itself has the path
+    "". `number` is how often the module was called before.
     """
 
     name: str
@@ -55,9 +55,10 @@ class Runner:
         self._seed = 0  # if above 0, each pass draws different random numbers
 
     def __call__(self, example: Example, *contexts: AbstractContextManager[Any]) -> Outputs:
-        """Restore the state, enter the contexts, and return the outputs of a pass.
+        """Restore the state, enter the contexts, run the model and return its outputs.
 
-        Raises ModelFailed if the model raises an exception, UserError if there is no float tensor.
+        Raises ModelFailed if the model raises an exception, UserError if it returns no float
+        tensor.
         """
         self.restore()
         with ExitStack() as stack, torch.no_grad():
@@ -66,7 +67,7 @@ class Runner:
             return run_model(self.model, example, self.forward)
 
     def restore(self) -> None:
-        """Restore the state from which every pass starts, except whether gradients are on."""
+        """Restore the state from which every pass starts, except whether gradients are enabled."""
         if self.state is not None:
             with torch.set_grad_enabled(torch.is_grad_enabled()):
                 self.state.restore()
@@ -79,7 +80,7 @@ class Runner:
 
     @contextmanager
     def reseeded(self) -> Iterator[None]:
-        """Draw different random numbers in each pass, not the same ones."""
+        """Draw different random numbers in each pass inside the context."""
         self._seed = 1
         try:
             yield
@@ -88,7 +89,10 @@ class Runner:
 
     @contextmanager
     def changed(self, change: Callable[[], object]) -> Iterator[None]:
-        """Change the model for some passes, which keep state between them; undo it afterwards."""
+        """Change the model inside the context, and undo the change afterwards.
+
+        Inside, the state is not restored before each pass.
+        """
         self.restore()
         state, self.state = self.state, None
         try:
@@ -105,11 +109,11 @@ class Runner:
         *contexts: AbstractContextManager[Any],
         keep: Callable[[str, nn.Module], bool] = lambda name, module: True,
     ) -> tuple[list[Call], Outputs]:
-        """Return the calls of all modules, or those that `keep` selects, and the outputs.
+        """Return the calls of all modules, or of those that `keep` selects, and the outputs.
 
-        Calls are in the order in which they start. A tensor that several modules see is copied
-        once. The calls of a pass that fails are lost. torch's fused encoder layers are not used,
-        as they call no modules.
+        Calls are in the order in which they start. A tensor that several modules get is copied only
+        once. If the pass fails, no calls are returned. torch's fused encoder layers are not used,
+        because they do not call their modules.
         """
         calls: list[Call] = []
         outputs = self(example, slow_path(), *contexts, _recording(self.model, calls, keep))
@@ -123,7 +127,7 @@ def slow_path() -> AbstractContextManager[None]:
 
 @contextmanager
 def fast_path(fast: bool) -> Iterator[None]:
-    """Use torch's fused encoder layers where possible, or run them module by module."""
+    """Use torch's fused encoder layers where possible if `fast`, else run them module by module."""
     former = mha.get_fastpath_enabled()
     mha.set_fastpath_enabled(fast)
     try:
@@ -138,7 +142,7 @@ def _recording(
 ) -> Iterator[None]:
     """Append a copy of each call of the selected modules to `calls`.
 
-    Calls inside a scripted module are not recorded, only calls of it from Python.
+    Of a scripted module, only calls from Python are recorded, not the calls inside it.
     """
     under_way: list[Call] = []
     counts: Counter[str] = Counter()

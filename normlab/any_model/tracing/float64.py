@@ -1,6 +1,6 @@
 """Runs a model's forward pass in float64 without converting its weights.
 
-If only the order of summation differs, two results in float64 differ by about 1e-14.
+Two results that differ only in the order of summation differ by about 1e-14 in float64.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +21,9 @@ WIDE_DTYPES = {
 }
 _aten = torch.ops.aten
 _READERS = (_aten.embedding, _aten.index_select, _aten.index, _aten.gather)
-"""Operations that read part of a weight. They get the weight uncast, and their result is cast."""
+"""Operations that read part of a weight. The weight is not cast, but the result is."""
 _READING = (F.embedding, F.embedding_bag)
-"""Functions that read part of a weight. They get the weight uncast."""
+"""Functions that read part of a weight. The weight is not cast."""
 _dtype_of = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -44,8 +44,8 @@ def float64_operations() -> "Iterator[Float64]":
 class Float64(TorchDispatchMode):
     """Casts the tensor and dtype arguments of each operation to float64.
 
-    A view stays a view of the original tensor, and is cast when an operation computes with it. An
-    operation that does not support float64 runs in float32, and its name is added to
+    A view remains a view of the original tensor, and is cast when an operation computes with it. An
+    operation that does not support float64 is run in float32, and its name is added to
     `without_float64`.
     """
 
@@ -81,7 +81,7 @@ class Float64(TorchDispatchMode):
 
 
 def to_float64(value: Any) -> Any:
-    """Convert float tensors and dtypes, also in lists, to float64; leave anything else as it is."""
+    """Convert float tensors and dtypes, also inside lists, to float64; return others unchanged."""
     if isinstance(value, Tensor):
         return value.to(wide_dtype) if (wide_dtype := WIDE_DTYPES.get(value.dtype)) else value
     if isinstance(value, list | tuple):
@@ -90,7 +90,7 @@ def to_float64(value: Any) -> Any:
 
 
 def _to_float32(value: Any) -> Any:
-    """Convert float64 tensors and dtypes, also in lists, to float32."""
+    """Convert float64 tensors and dtypes, also inside lists, to float32."""
     if isinstance(value, Tensor):
         return value.float() if value.dtype == torch.float64 else value
     if isinstance(value, list | tuple):
@@ -105,7 +105,7 @@ def _is_view(func: Any) -> bool:
 
 
 def _cast(cast: Callable[[Any], Any], func: Any, args: Sequence[Any], kwargs: Any) -> Any:
-    """Call an operation with its arguments cast, and copy its writes to the original tensors."""
+    """Call an operation with cast arguments, and copy what it writes to the original tensors."""
     cast_args, cast_kwargs = (
         cast(tuple(args)),
         {name: cast(value) for name, value in kwargs.items()},
@@ -123,10 +123,10 @@ def _cast(cast: Callable[[Any], Any], func: Any, args: Sequence[Any], kwargs: An
 
 
 class _Functions(TorchFunctionMode):
-    """Makes every tensor look like float64 to Python, and casts what functions compare.
+    """Makes every tensor report the dtype float64, and casts the arguments of some functions.
 
     Convolutions, attention and recurrent layers compare the dtypes of their arguments before they
-    dispatch an operation, so these arguments are cast first. Only this thread is affected.
+    dispatch an operation, so their arguments are cast first. Only this thread is affected.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -144,7 +144,7 @@ class _Functions(TorchFunctionMode):
 @cache
 def _compares(func: Any) -> bool:
     """Return whether a function may compare the dtypes of its arguments."""
-    if isinstance(func, FunctionType):  # the functions that it calls are unknown
+    if isinstance(func, FunctionType):  # it may call any function
         return func.__module__.startswith("torch") and func not in _READING
     name = getattr(func, "__name__", "")
     return name.startswith(("conv", "lstm", "gru", "rnn_", "scaled_dot_product_attention"))
@@ -152,7 +152,7 @@ def _compares(func: Any) -> bool:
 
 @cache
 def _written(func: Any) -> list[tuple[int, str]]:
-    """Return the arguments that an operation writes to."""
+    """Return the arguments that an operation writes to, each by position and name."""
     arguments = enumerate(func._schema.arguments)
     return [
         (n, argument.name)
@@ -162,7 +162,10 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor, *_: Any, **__: Any) -> Tensor:
-    """Return x[N,K] @ weight[G,K,M], where group g ends at row offs[g] (torch's has no float64)."""
+    """Return x[N,K] @ weight[G,K,M], where group g ends at row offs[g].
+
+    torch's own operation does not support float64.
+    """
     ends = [0, *offs.tolist()]
     parts = [x[a:b] @ w for a, b, w in zip(ends, ends[1:], weight, strict=False)]
     return torch.cat([*parts, x.new_zeros(len(x) - ends[-1], weight.shape[-1])])

@@ -1,8 +1,9 @@
-"""Finds the norms in any model and, by experiment, what each one pools over.
+"""Finds the norms of any model and, by experiment, what each one pools over.
 
-A norm is run on its own recorded input in float64, or float32, with gains of 1. One value of the
-input is changed; the outputs that change with it share its statistics (`reach.py`). Each axis of
-the input has a role (`axis_roles.py`). `misnomer.py` compares the result with the norm's name.
+A norm is run on its own recorded input with gains of 1, in float64 or, if that fails, in float32.
+One value of the input is changed; the outputs that change with it share its statistics
+(`reach.py`). Each axis of the input has a role (`axis_roles.py`). `misnomer.py` compares the result
+with the norm's name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,14 +32,14 @@ from normlab.any_model.tracing.reach import NormTrials, Reach, reach_of
 from normlab.errors import UserError
 from normlab.norms.axes import axes_in_words
 
-NEAR_ZERO = 0.01  # as a share of the root mean square of a norm's gains
+NEAR_ZERO = 0.01  # times the root mean square of a norm's gains
 _ROWS = 3
-_POSITIONS = 16  # enough positions to see what a norm pools over
-_FEW = 4  # most parameters per output value of a row in a norm of an unknown class
+_POSITIONS = 16  # enough to see what a norm pools over
+_FEW = 4  # the most parameters per output value of a row that a norm of an unknown class may have
 
 
 class Gains(NamedTuple):
-    """How many gains a norm has, and how many are at most 0.01 times their root mean square."""
+    """The number of gains of a norm, and how many are at most 0.01 times their root mean square."""
 
     number: int
     near_zero: int
@@ -48,9 +49,9 @@ class Gains(NamedTuple):
 class FoundNorm:
     """A norm of a model, and what it pools over in training and in evaluation.
 
-    `kind` is its class or function. `training` is None if it cannot be run in training mode.
-    `gains` is None if there are none. `misnomer` is what its name wrongly suggests, or None if the
-    name is right.
+    `kind` is the name of its class or function. `training` is None if it cannot be run in training
+    mode, and `gains` is None if it has none. `misnomer` is a name that wrongly suggests what it
+    pools over, or None if its names are right.
     """
 
     name: str
@@ -89,7 +90,7 @@ class FoundNorms(NamedTuple):
 def find_norms(run: Runner, example: Example) -> FoundNorms:
     """Find all norms that a forward pass calls.
 
-    Modules that contain a norm do not count, nor do functions that a norm calls.
+    Modules that contain a norm are left out, and so are functions that a norm calls.
     """
     try:
         passes = _passes(run, small := _small(example))
@@ -120,14 +121,14 @@ def find_norms(run: Runner, example: Example) -> FoundNorms:
 
 
 def _overlaps(name: str, norms: Iterable[str]) -> bool:
-    """Return whether a module contains a norm, or is part of one."""
+    """Return whether a module contains one of the norms, or is inside one of them."""
     return any(inside(norm, name) or inside(name, norm) for norm in norms)
 
 
 def _small(example: Example) -> Example:
-    """Return a few rows of an example, cut to 16 positions unless they are samples or images.
+    """Return three rows of an example, cut to 16 positions unless they are audio or images.
 
-    Two rows are too few: batch norm maps any two values to -1 and 1.
+    Two rows would be too few, because batch norm maps any two values to -1 and 1.
     """
     few = example.select_rows(0, min(_ROWS, example.size))
     inputs = [few.values[key] for key in few.content]
@@ -139,14 +140,17 @@ def _small(example: Example) -> Example:
 
 
 class _RowPasses(NamedTuple):
-    """The calls with the longest row by name: alone, and padded."""
+    """The calls in a pass with the longest row alone, and in one with the row padded, by name."""
 
     alone: Mapping[str, Call]
     padded: Mapping[str, Call]
 
 
 class _Passes(NamedTuple):
-    """The calls with all rows by name, and those with one row; None if that cannot be run."""
+    """The calls in a pass with all rows, by name, and in passes with one row.
+
+    `one_row` is None if the model cannot be run on one row.
+    """
 
     all_rows: Mapping[str, Call]
     one_row: _RowPasses | None
@@ -166,7 +170,7 @@ class _Passes(NamedTuple):
 
 
 def _passes(run: Runner, example: Example) -> _Passes:
-    """Record the first calls of possible norm modules, and all calls of functional norms."""
+    """Record the first call of each module that may be a norm, and all calls of norm functions."""
     maybe = {name for name, module in run.model.named_modules() if may_be_norm(module)}
 
     def calls(variant: Example) -> dict[str, Call]:
@@ -176,16 +180,16 @@ def _passes(run: Runner, example: Example) -> _Passes:
 
     all_rows = calls(example)
     if example.length:
-        with suppress(UserError):  # the model cannot be run on one row, or not on a padded one
+        with suppress(UserError):  # raised if the model cannot be run on one row, or if padded
             row = calls(example.alone(example.lead))
             return _Passes(all_rows, _RowPasses(row, calls(example.padded(example.pads))))
     return _Passes(all_rows, None)
 
 
 def _tried(calls: NormCalls, example: Example) -> FoundNorm | None:
-    """Return a called module as a norm; None if it is not one.
+    """Try whether a called module is a norm; return it as one, or None.
 
-    Raises TrialFailed if a trial fails in float64 and in float32.
+    Raises TrialFailed if the trials fail both in float64 and in float32.
     """
     call, module = calls.all_rows, calls.all_rows.module
     few = _FEW * call.output[0].numel()
@@ -198,7 +202,7 @@ def _tried(calls: NormCalls, example: Example) -> FoundNorm | None:
 
 
 def _tried_in(dtype: torch.dtype, calls: NormCalls, example: Example) -> FoundNorm | None:
-    """Return a called module as a norm, by trials in a dtype; None if it is not one."""
+    """Try in a dtype whether a called module is a norm; return it as one, or None."""
     call, module = calls.all_rows, calls.all_rows.module
     trial, is_known = Trial(call, dtype), is_known_norm(module)
     if not is_known and not trial.ignores_scale():
@@ -230,10 +234,11 @@ def _tried_in(dtype: torch.dtype, calls: NormCalls, example: Example) -> FoundNo
 
 
 def _gains(trial: Trial, axes: Roles) -> Gains | None:
-    """Count the gains of a norm; None if it has no parameters. This resets the trial's gains.
+    """Count the gains of a norm; return None if it has no parameters.
 
-    An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the distance
-    from the output for 0 is the gain, however it is parameterized (`w`, `1 + w`).
+    An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the output's
+    distance from the output for 0 is the gain, however it is parameterized (`w`, `1 + w`). The
+    trial gets the norm's gains back.
     """
     if not any(gain.numel() for gain in trial.gains):
         return None

@@ -1,4 +1,4 @@
-"""Functional norms, such as `F.layer_norm`: their calls in a forward pass, as modules."""
+"""Records the calls of functional norms, such as `F.layer_norm`, in a forward pass, as modules."""
 
 import inspect
 import sys
@@ -22,8 +22,8 @@ NORM_FUNCTIONS = [getattr(home, name) for home in (F, torch) for name in NORM_OP
 class Functionals(TorchFunctionMode):
     """Collects the calls of functional norms in `calls`, named `<calling module>.<function>`.
 
-    Calls inside a recorded function, such as torch.layer_norm in F.layer_norm, do not count, nor do
-    calls that normalize a weight (weight standardization).
+    Calls inside a recorded function, such as torch.layer_norm in F.layer_norm, are left out, and so
+    are calls that normalize a weight (weight standardization).
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -51,7 +51,7 @@ class Functionals(TorchFunctionMode):
 
 
 class Functional(nn.Module):
-    """A call of a functional norm as a module; its weight and bias are parameters."""
+    """A call of a functional norm as a module, with its weight and bias as parameters."""
 
     def __init__(self, function: Callable[..., Tensor], arguments: Mapping[str, Any]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Functional(nn.Module):
         return f"{home}.{self.function.__name__}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the function's output; batch norm uses the batch's statistics in training."""
+        """Return the function's output. In training mode, batch norm uses batch statistics."""
         arguments = {**self.settings, **self._parameters, **self._buffers}
         if "training" in arguments:
             arguments["training"] = self.training or arguments["training"]
@@ -78,7 +78,7 @@ class Functional(nn.Module):
 
 
 def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments of a call by name, defaults included."""
+    """Return all arguments of a call by name, including defaults."""
     if isinstance(function, FunctionType):
         bound = inspect.signature(function).bind(*args, **kwargs)
         bound.apply_defaults()

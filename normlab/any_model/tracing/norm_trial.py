@@ -14,24 +14,24 @@ from normlab.any_model.batches.outputs import tensors
 from normlab.any_model.tracing.calls import Call
 
 LARGE = 1e3
-"""A change, in multiples of the input's RMS, that affects every output sharing its statistics."""
-# In multiples of the input's RMS. One of them may happen to leave an output's normalized value the
-# same; the other one then changes it.
+"""A change, in multiples of the input's RMS, that affects every output that shares statistics."""
+# In multiples of the input's RMS. One of them may happen to keep an output's normalized value; then
+# the other one changes it.
 _CHANGES = (LARGE, -777.0)
-_CHANGED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
-_SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
+_CHANGED = 1e-4  # a relative change far above rounding in float32, in which many norms compute
+_SAME = 0.03  # the largest effect of doubling the input, relative to the effect of noise
 
 
 class TrialFailed(Exception):
-    """A module cannot be copied, converted to a dtype, or run on a changed input.
+    """Raised if a module cannot be copied, converted to a dtype, or run on a changed input.
 
-    The message is the module's exception. Nothing else raises it: a fault of this package surfaces.
+    The message is the module's exception. A bug in this package raises other exceptions.
     """
 
 
 @contextmanager
 def _of_module() -> Iterator[None]:
-    """Turn any exception into TrialFailed; only a model's own code may run inside."""
+    """Turn any exception into TrialFailed. Only code of the model may be run inside."""
     try:
         yield
     except Exception as error:
@@ -39,16 +39,17 @@ def _of_module() -> Iterator[None]:
 
 
 class RowCalls(NamedTuple):
-    """A module's calls with the longest row of an example: alone, and padded."""
+    """A module's calls with the longest row of an example: with the row alone, and padded."""
 
     alone: Call
     padded: Call
 
 
 class NormCalls(NamedTuple):
-    """A module's first calls: with all rows, and with one row, or None if that cannot be run.
+    """A module's first calls: with all rows, and with one row.
 
-    The input and output of each call have the same shape, and all calls the same number of axes.
+    `one_row` is None if the module cannot be compared with one row. The input and output of a call
+    have the same shape, and all calls have the same number of axes.
     """
 
     all_rows: Call
@@ -56,10 +57,10 @@ class NormCalls(NamedTuple):
 
 
 class Trial:
-    """A copy of a called module with gains of 1 in some dtype, to be run with other inputs.
+    """A copy of a called module with gains of 1 in some dtype, to be run on other inputs.
 
-    The call has an input with the shape of its output (`input_place`). Raises TrialFailed if the
-    module cannot be copied or converted.
+    The call must have an input with the shape of its output (`input_place`). Raises TrialFailed if
+    the module cannot be copied or converted.
     """
 
     def __init__(self, call: Call, dtype: torch.dtype) -> None:
@@ -84,9 +85,9 @@ class Trial:
 
     @torch.no_grad()
     def __call__(self, x: Tensor, *, training: bool = False) -> Tensor:
-        """Return the output for the input `x`; the module's running statistics stay unchanged.
+        """Return the output for the input `x`, without updating the module's running statistics.
 
-        Raises TrialFailed if the module raises an exception, or returns another shape.
+        Raises TrialFailed if the module raises an exception, or if the output has another shape.
         """
         self._holder[self._place] = x
         (torch.cuda if x.is_cuda else torch.default_generator).manual_seed(0)
@@ -118,7 +119,7 @@ class Trial:
         return changed
 
     def ignores_scale(self) -> bool:
-        """Return whether doubling the input changes the output far less than equal noise."""
+        """Return whether doubling the input changes the output far less than noise of its size."""
         noise = torch.randn(self.x.shape, generator=torch.Generator().manual_seed(0)).to(self.x)
         for scale, share in ((1.0, _SAME), (LARGE, _SAME**2)):
             x = scale / self.size * self.x
@@ -130,21 +131,24 @@ class Trial:
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """Return a deep copy, even of a module that keeps computed tensors.
+    """Return a deep copy of a module, even if it stores computed tensors.
 
-    `weight_norm` keeps a computed weight, and torch cannot copy tensors with a gradient history.
+    `weight_norm` stores a computed weight, and torch cannot copy tensors with a gradient history.
     """
     return copy.deepcopy(module, _computed_tensors(module))
 
 
 def _computed_tensors(module: nn.Module) -> dict[int, Tensor]:
-    """Return copies, by id, of the tensors with a gradient history that a module keeps."""
+    """Return copies, by id, of the tensors with a gradient history that a module stores."""
     attributes = (x for part in module.modules() for x in tensors([*vars(part).values()]))
     return {id(x): x.detach().clone() for x in attributes if not x.is_leaf}
 
 
 def input_place(call: Call) -> int | str | None:
-    """Return which argument is the input: the first float tensor, if it has the output's shape."""
+    """Return which argument is the input: the first float tensor, if it has the output's shape.
+
+    Otherwise return None.
+    """
     for place, value in (*enumerate(call.args), *call.kwargs.items()):
         if isinstance(value, Tensor) and value.is_floating_point():
             y = call.output

@@ -1,4 +1,4 @@
-"""Finds what a norm pools over, by which outputs change with one value of its input."""
+"""Finds what a norm pools over from the outputs that change with one value of its input."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from normlab.norms.axes import axes_in_words, in_order
 
 
 class AffectedFeatures(NamedTuple):
-    """How many of a norm's features one input value affects, and how many there are."""
+    """The number of a norm's features that one input value affects, and the number of all."""
 
     number: int
     total: int
@@ -28,10 +28,10 @@ class AffectedFeatures(NamedTuple):
 
 @dataclass(frozen=True)
 class Reach:
-    """Which outputs of a norm one input value affects through the statistics.
+    """The outputs of a norm that one input value affects through the statistics.
 
-    `padding` is whether a padded value affects real positions; None if the norm was not called with
-    a padded row.
+    `padding` is whether a padded value affects real positions. It is None if the norm was not
+    called with a padded row.
     """
 
     pools: tuple[str, ...]
@@ -39,7 +39,7 @@ class Reach:
     padding: bool | None
 
     def in_words(self) -> str:
-        """Return the axes, with the number of features if it is only a group of them."""
+        """Return the axes as text, with the number of features if only a group is pooled."""
         affected, total = self.features
         axes = axes_in_words(self.pools)
         if "feature" in self.pools and 1 < affected < total:
@@ -48,7 +48,10 @@ class Reach:
 
 
 class NormTrials(NamedTuple):
-    """The trials of a norm: with all rows, and with one row padded, or None without that call."""
+    """The trials of a norm with all rows and with one padded row.
+
+    `padded_row` is None if the norm was not called with a padded row.
+    """
 
     all_rows: Trial
     padded_row: Trial | None
@@ -57,7 +60,7 @@ class NormTrials(NamedTuple):
 def reach_of(
     trials: NormTrials, calls: NormCalls, example: Example, axes: Roles, *, training: bool
 ) -> Reach:
-    """Return what the first real value of row 0 affects, and whether row 0's padding affects it."""
+    """Return what row 0's first real value affects, and whether padding affects real values."""
     trial, on_the_left = trials.all_rows, example.side == "left"
     first = [-on_the_left if role == POSITION else 0 for role in axes]
     changed = trial.changed_outputs(first, training)
@@ -84,9 +87,9 @@ def reach_of(
 def _padding_reaches(
     padded: Trial, alone: torch.Size, *, on_the_left: bool, training: bool
 ) -> bool | None:
-    """Return whether a padded row's outermost padding affects its real positions.
+    """Return whether the outermost padding of a padded row affects its real positions.
 
-    `alone` is the shape of the row without padding. None if no axis is padded.
+    `alone` is the shape of the row without padding. Returns None if no axis is padded.
     """
     reaches = None
     for axis, (real, size) in enumerate(zip(alone, padded.x.shape, strict=True)):

@@ -43,14 +43,15 @@ _FLAGS = (
 def preserved(model: nn.Module, inputs: Any = ()) -> "Iterator[State]":
     """Restore all state on exit, even after an exception or Ctrl-C.
 
-    State is everything that the model, the `inputs` and the objects they refer to hold (see
-    `Snapshot`): parameters, buffers, gradients, `requires_grad`, training modes, hooks, caches; the
-    random states of torch, CUDA, numpy and Python, and torch's global flags. Only what has changed
-    is written to. A step that fails does not stop the others; `State.refused` has one line for each
-    failure. A tensor is copied just before an operation writes to it, so most never are.
+    State is everything that the model, the `inputs` and the objects that they refer to hold (see
+    `Snapshot`): parameters, buffers, gradients, `requires_grad`, training modes, hooks and caches.
+    It includes the random states of torch, CUDA, numpy and Python, and torch's global flags. Only
+    what has changed is written to. If a step fails, the others are still run; `State.refused` has
+    one line for each failure. A tensor is copied only just before an operation writes to it, so
+    most tensors are never copied.
 
     Ctrl-C raises KeyboardInterrupt at the next operation of torch, so that no context is left half
-    entered or half restored. A second Ctrl-C raises at once, unless state is being restored.
+    entered or half restored. A second Ctrl-C raises it immediately, unless state is being restored.
     """
     state = State([("", model), ("inputs", inputs)])
     with state.guard.interrupts():
@@ -65,9 +66,9 @@ def preserved(model: nn.Module, inputs: Any = ()) -> "Iterator[State]":
 
 
 class State:
-    """The state of a model, its inputs and the process, which it can restore at any time.
+    """The state of a model, its inputs and the process, which can be restored at any time.
 
-    A state inside an `outer` one shares its guard if no tensor has changed in between, as each
+    A state inside an `outer` one shares its guard if no tensor has changed in between, because each
     guard costs one Python call per operation.
     """
 
@@ -83,10 +84,10 @@ class State:
         """One line for each object that could not be restored at the end."""
 
     def restore(self, *, end: bool = False) -> list[str]:
-        """Restore all that has changed; return one line for each object that could not be restored.
+        """Restore what has changed. Return one line for each object that could not be restored.
 
-        At the `end`, buffers and inputs are also compared with copies, in case a kernel wrote to
-        them without saying so.
+        At the `end`, buffers and inputs are also compared with copies, because the schema of a
+        kernel may not say that it writes to them.
         """
         former, self.guard.restoring = self.guard.restoring, True
         try:
@@ -105,7 +106,7 @@ class State:
 
 
 class Guard(TorchDispatchMode):
-    """Copies a tensor before it is first written to, and delays Ctrl-C until between operations."""
+    """Copies a tensor before the first write to it, and delays Ctrl-C until an operation ends."""
 
     def __init__(self, watched: Sequence[Tensor]) -> None:
         super().__init__()
@@ -144,11 +145,14 @@ class Guard(TorchDispatchMode):
                     self._former[place] = former
 
     def covers(self, watched: Sequence[Tensor]) -> bool:
-        """Return whether the guard watches all these tensors, and none has been written to."""
+        """Return whether the guard watches all these tensors and none has been written to."""
         return not self._written and self._ids >= {*map(id, watched)}
 
     def restore(self) -> list[str]:
-        """Copy the original values into the tensors that were written to since the last call."""
+        """Copy the original values into the tensors that were written to since the last call.
+
+        Returns one line for each tensor that could not be restored.
+        """
         refused: list[str] = []
         for place in [*self._written]:
             for data, former in self._former[place]:
@@ -166,7 +170,7 @@ class Guard(TorchDispatchMode):
 
     @contextmanager
     def interrupts(self) -> Iterator[None]:
-        """Delay Ctrl-C in the main thread, the only thread that it interrupts."""
+        """Delay Ctrl-C in the main thread, which is the only thread that it interrupts."""
         former = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not callable(former):
             yield

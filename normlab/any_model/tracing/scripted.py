@@ -1,8 +1,8 @@
-"""Scripted modules inside a model. They have no hooks, so what they call cannot be recorded.
+"""Hooks for models with scripted modules, which do not support hooks of their own.
 
-torch runs a scripted module's submodules without Python. So in scripted parts only the outermost
-module, which Python calls, is recorded and examined; the norms inside it are reported as not
-examined.
+torch runs the submodules of a scripted module without Python. So in scripted parts, only the
+outermost module, which Python calls, is recorded and examined. The norms inside it are reported as
+not examined.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ def is_scripted(module: nn.Module) -> bool:
 
 
 def inside_script(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the scripted modules that another scripted module calls, by path."""
+    """Return the scripted modules inside another scripted module, by path."""
     parts = {name: module for name, module in model.named_modules() if is_scripted(module)}
     return {
         name: module
@@ -42,8 +42,8 @@ def hooked(
 ) -> Iterator[None]:
     """Call `before(path, module, args, kwargs)` and `after(path, module, args, kwargs, output)`.
 
-    What `after` returns replaces the output, unless it is None. Scripted modules are reached by
-    torch's global hooks, which pass no kwargs to `before`.
+    The value that `after` returns replaces the output, unless it is None. For scripted modules,
+    torch's global hooks are used, which pass no kwargs to `before`.
     """
     paths = {id(module): name for name, module in modules.items() if is_scripted(module)}
 

@@ -22,7 +22,7 @@ _INNER = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.utils"
 _STANDARD = sys.stdlib_module_names - {"types", "collections", "functools", "__main__"}
 MOST_OBJECTS = 300_000
 Inner = list[tuple[str, Any]]
-"""The objects inside another one, with their paths."""
+"""The objects inside an object, with their paths."""
 
 
 class Snapshot:
@@ -31,9 +31,10 @@ class Snapshot:
     It covers the attributes of modules and other objects, with or without `__setattr__`; nested
     dicts, lists, sets and deques; closures; mutable attributes of the modules' own classes; numpy
     arrays; random number generators; and tensors except for their values, which a `Guard` restores.
-    `one_way` has the paths of iterators, which cannot be restored, and `unread` those of objects
-    that raise an exception when they are read, with the exception. At most `MOST_OBJECTS` are read;
-    `unread` then ends with the next one.
+
+    `one_way` has the paths of iterators, which cannot be restored. `unread` has the paths of
+    objects that raise an exception when they are read, with the exception. If there are more than
+    `MOST_OBJECTS` objects, the rest is not read, and the last entry of `unread` says so.
     """
 
     def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
@@ -61,7 +62,7 @@ class Snapshot:
         return not isinstance(value, _LEAVES) and id(value) not in self._reached
 
     def restore(self) -> list[str]:
-        """Restore what has changed; return one line for each object that could not be restored."""
+        """Restore what has changed. Return one line for each object that could not be restored."""
         refused: list[str] = []
         for path, step in self._steps:
             try:
@@ -72,10 +73,10 @@ class Snapshot:
 
     @singledispatchmethod
     def _reach(self, value: Any, path: str) -> Inner:
-        """Add the steps that restore an object; return the objects in it, with their paths.
+        """Add the steps that restore an object. Return the objects in it, with their paths.
 
-        The class of the object decides how. Others are read if they are modules, or of a class
-        that neither Python nor torch defines.
+        There is one method per class. The attributes of any other object are read if it is a module
+        or if neither Python nor torch defines its class.
         """
         kind = type(value)
         if kind.__module__ == "itertools":
@@ -183,7 +184,7 @@ class Snapshot:
         return inner
 
     def _class_attributes(self, cls: type) -> Inner:
-        """Add steps for the plain values of a module's class, such as a counter of calls."""
+        """Add a step for the plain values of a module's class, such as a counter of calls."""
         if id(cls) in self._reached:
             return []
         self._reached[id(cls)] = cls
@@ -201,7 +202,7 @@ class Snapshot:
 
 
 def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
-    """Return a step that refills a changed container without calling overridden methods."""
+    """Return a step that refills a container if it has changed, without overridden methods."""
     if issubclass(base, dict):
         return _mapping(value, base, former)
     ids, size, write = {*map(id, former)}, len(former), base.update if base is set else base.extend
@@ -218,7 +219,10 @@ def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
 
 
 def _mapping(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
-    """Return a step that refills a dict; fast, since it runs for many dicts in each pass."""
+    """Return a step that refills a dict if it has changed.
+
+    It is fast, because it is run for many dicts in each pass.
+    """
     size, count = len(former), base.__len__
     keys, values = [item[0] for item in former], [item[1] for item in former]
     get_keys, get_values, write = base.keys, base.values, base.__setitem__
@@ -266,7 +270,7 @@ def _array(x: np.ndarray) -> Callable[[], None]:
 
 
 def _is_foreign(kind: type) -> bool:
-    """Return whether a class belongs to Python or torch and holds no state of a model."""
+    """Return whether a class belongs to Python or torch, so that it holds no state of a model."""
     home = kind.__module__
     return home.partition(".")[0] in _STANDARD or home.startswith(_INNER)
 
@@ -276,7 +280,7 @@ def _numbered(path: str, values: Iterable[Any]) -> Inner:
 
 
 def state_step(read: Callable[[], Any], write: Callable[[Any], Any]) -> Callable[[], None]:
-    """Return a step that writes the present state back if it has changed."""
+    """Return a step that restores the current state if it has changed."""
     former = read()
     held = _comparable(former)
 
