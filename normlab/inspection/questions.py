@@ -1,6 +1,6 @@
-"""All questions about norms and about our models, and a finding's entry in a JSON file.
+"""All questions about norms and about normlab's models, and the entry of a finding in a JSON file.
 
-A question is a function with the decorator `question` in any file under this folder.
+A question is a function with the decorator `question` in any file below this folder.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from normlab.findings.question import Of, Question, questions_below
 
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
-    """Return all questions about these kinds, or the named ones, ordered by file.
+    """Return all questions about these kinds of subjects, or the named ones, ordered by file.
 
     Raises UserError if a name is unknown.
     """

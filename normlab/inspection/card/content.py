@@ -1,4 +1,4 @@
-"""The content of a card: the answers to its questions, and the norm and machine they are about."""
+"""The content of a card: the answers to its questions, and the norm and machine they describe."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -20,7 +20,10 @@ from normlab.training.runtime import Runtime
 def answers(
     norm: ExaminedNorm, questions: Sequence[Question]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each question's name and answer. Model questions are about the translation model."""
+    """Yield the name and the answer of each question.
+
+    Questions about a model are asked about the model of the first translation run.
+    """
     model = cache(partial(_trained_model, norm))
     for each in questions:
         if each.of == "card":
@@ -40,7 +43,7 @@ def _trained_model(norm: ExaminedNorm) -> BuiltModel | None:
 
 
 def card_of(norm: ExaminedNorm, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of `card.json` as plain values, with this machine's environment."""
+    """Return the content of `card.json` as plain values, with the environment of this machine."""
     config = to_dict(norm.config("translation"))
     environment = Runtime.start(device=norm.device, precision="fp32", threads=1).environment()
     described = {option.name: option.description for option in options("norm")}

@@ -1,4 +1,4 @@
-"""The norm that a card describes, with the configs of the card's runs."""
+"""The norm that a card describes, and the configs of the card's runs."""
 
 import re
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ _UNSAFE = re.compile(r"[^\w.+-]")
 
 @dataclass(frozen=True)
 class ExaminedNorm:
-    """The norm that a card describes, with its name, such as `bn-ghost=4`, and its overrides.
+    """The norm that a card describes: its name, such as `bn-ghost=4`, and its overrides.
 
-    The card's runs are stored in `folder`.
+    The runs of the card are stored in `folder`.
     """
 
     name: str
@@ -69,7 +69,7 @@ class ExaminedNorm:
         return f"norm={REFERENCE}", *placement
 
     def _sizes_of(self, task: str) -> tuple[str, ...]:
-        """Return the overrides with the sizes of a task's model and data."""
+        """Return the overrides that set the sizes of a task's model and data."""
         sizes = self.sizes
         if task == "images":
             return sizes.images
@@ -78,7 +78,7 @@ class ExaminedNorm:
         return (*sizes.text, *NO_TESTS, "task.length_buckets=[]")
 
     def _training_settings(self, steps: int, seed: int) -> tuple[str, ...]:
-        """Return the overrides that are the same for all tasks, given the number of updates."""
+        """Return the overrides of training, which are the same for all tasks."""
         return (
             "precision=fp32",
             f"device={self.device}",
@@ -102,9 +102,9 @@ class ExaminedNorm:
 
 
 def examined_norm(arguments: Sequence[str], folder: Path) -> ExaminedNorm:
-    """Parse arguments such as `norm=bn placement=post scale=smoke` into the norm of a card.
+    """Return the norm of a card from arguments such as `norm=bn placement=post scale=smoke`.
 
-    Raises UserError for a key that cards fix, for an unknown scale, or if no norm is given.
+    Raises UserError for a key that cards fix, for an unknown scale, or if no norm is set.
     """
     check_given_once(arguments)
     settings, chosen = {"scale": "small", "device": "cpu"}, list[str]()
@@ -116,9 +116,9 @@ def examined_norm(arguments: Sequence[str], folder: Path) -> ExaminedNorm:
             chosen.append(argument)
         else:
             raise UserError(
-                f"{argument!r} is not allowed, because cards fix their runs' settings to be "
-                "comparable; they only accept norm=OPTION, norm.KEY=VALUE, norm@SITE=OPTION, "
-                "placement, scale and device"
+                f"{argument!r} is not allowed, because all cards use the same settings, so that "
+                "they can be compared; a card accepts only norm=OPTION, norm.KEY=VALUE, "
+                "norm@SITE=OPTION, placement, scale and device"
             )
     if settings["scale"] not in SCALES:
         raise UserError(f"scale={settings['scale']} is not for cards; choose {' or '.join(SCALES)}")
@@ -133,9 +133,9 @@ def examined_norm(arguments: Sequence[str], folder: Path) -> ExaminedNorm:
 
 
 def trained_record(config: "DictConfig") -> RunRecord:
-    """Return a run's record, training the run first if it has none.
+    """Return the record of a run. If it has none, train the run first.
 
-    Raises KeyboardInterrupt if interrupted.
+    Raises KeyboardInterrupt if the run is interrupted.
     """
     record = train(config)
     if record.outcome.status == "interrupted":

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def write_card(norm: ExaminedNorm, content: Mapping[str, Any], published: Path) -> Path:
-    """Write a card and its page, which compares it with cards in its folder and in `published`."""
+    """Write a card and its page, and return the page's path.
+
+    The page compares the card with those in the same folder and in `published`.
+    """
     page, records = norm.folder / PAGE_FILE, _records(norm)
     card = Card.of(content, records.values())
     compared = card_page(card, baselines_for(card, [norm.folder.parent, published / FOLDER]))
@@ -30,9 +33,10 @@ def write_card(norm: ExaminedNorm, content: Mapping[str, Any], published: Path) 
 
 
 def published_card(norm: ExaminedNorm, results: Path) -> str | None:
-    """Return a line with the commits of the published card of this name and of the new one.
+    """Return a line with the commits of the published card of this name and of the new card.
 
-    Return None if none is published. Raises UserError if the folder `results` does not exist.
+    Returns None if no card of this name is published. Raises UserError if the folder `results` does
+    not exist.
     """
     if not results.is_dir():
         raise UserError(
@@ -43,13 +47,13 @@ def published_card(norm: ExaminedNorm, results: Path) -> str | None:
         return None
     published, (commit, dirty) = read_card(path).content["environment"], checkout_state()
     return (
-        f"{path.parent}: published is the card of {_code(published['commit'], published['dirty'])}"
-        f", this one is that of {_code(commit, dirty)}"
+        f"{path.parent}: the published card is from "
+        f"{_code(published['commit'], published['dirty'])}, this one is from {_code(commit, dirty)}"
     )
 
 
 def publish_card(norm: ExaminedNorm, content: Mapping[str, Any], results: Path) -> Path:
-    """Copy a card and the records of its short runs, and regenerate the board and all pages.
+    """Publish a card and the records of its short runs, and regenerate the board and all pages.
 
     Returns the folder of the published card.
     """

@@ -1,4 +1,4 @@
-"""A card's question about the largest learning rate that trains."""
+"""The question of a card about the largest learning rate that trains."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ FIRST_RATE = 1e-3
 class RateTrial(NamedTuple):
     """A run at one learning rate: whether it `trains`, its training loss, and how it ended.
 
-    The training loss is None unless the run finished.
+    The training loss is None if the run did not finish.
     """
 
     trains: bool
@@ -23,7 +23,10 @@ class RateTrial(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The trials by rate, the largest that trains (0 if none), and whether it is the last."""
+    """The trials by learning rate, and the largest rate that trains, or 0 if none does.
+
+    `is_open` is whether no larger rate was tried, so that a larger one may also train.
+    """
 
     trials: dict[float, RateTrial]
     largest: float
@@ -34,10 +37,10 @@ class Search(NamedTuple):
 def rate(examined: ExaminedNorm) -> Finding:
     """What is the largest learning rate that trains?
 
-    Short runs use a constant rate after a short warm-up, starting at 0.001. The rate is doubled
-    until a run does not train; if 0.001 itself does not train, it is halved until a run does. A run
-    trains if its training loss over the last tenth is below the loss of word frequencies,
-    which a model reaches by learning only its biases.
+    The learning rate of a short run is constant after a short warm-up. The first rate is 0.001. It
+    is doubled until a run does not train; if 0.001 itself does not train, it is halved until a run
+    does. A run trains if its training loss over the last tenth is below the loss of word
+    frequencies, which a model reaches by learning only its biases.
     """
     search = largest_rate(examined)
     steps, largest = examined.sizes.rate_steps, search.largest

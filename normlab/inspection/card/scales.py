@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CardScale:
-    """The sizes of a card's runs, and their config overrides: `text`, `images`, `translation`.
+    """The sizes of a card's runs.
 
-    `rate` has the overrides of the learning-rate trials, at most `most_rates` of them.
-    `depth` is the layers per stack of the deep model, `rounds` the number of timing rounds.
+    `text`, `images` and `translation` have the config overrides of runs on that data; `rate` has
+    those of the trials of learning rates, of which there are at most `most_rates`. `depth` is the
+    number of layers per stack of the deep model, and `rounds` the number of rounds of timing.
     """
 
     seeds: tuple[int, ...] = (1,)

@@ -43,8 +43,9 @@ def bert(examined: ExaminedNorm) -> Finding:
 def images(examined: ExaminedNorm) -> Finding:
     """How well does a residual network learn to classify images in a short run (task=digits)?
 
-    The norm follows each convolution of a small network, which has no placement option, none of the
-    text models' norm sites, and no padding. A norm that fails there is skipped.
+    The norm follows each convolution of a small network. The network has no placement option, none
+    of the norm sites of text models, and no padding. The question does not apply to a norm that
+    fails in this network.
     """
     if why_not := why_not_on_images(examined):
         return Finding.none(why_not)
@@ -86,9 +87,9 @@ def short_runs(examined: ExaminedNorm, task: str) -> dict[str, ShortRun]:
 
 
 def finding_on_runs(examined: ExaminedNorm, task: str, titles: Mapping[str, str]) -> Finding:
-    """Train the short runs of a task, and report their scores.
+    """Train the short runs of a task, and return the finding on their scores.
 
-    `titles` maps the names of scores to their columns on the board.
+    `titles` maps the names of scores to the titles of their columns on the board.
     """
     runs = short_runs(examined, task)
     measured = values_of_runs(runs, titles, steps=examined.steps(task))
@@ -107,7 +108,7 @@ def finding_on_runs(examined: ExaminedNorm, task: str, titles: Mapping[str, str]
 def values_of_runs(
     runs: Mapping[str, ShortRun], scores: Iterable[str], *, steps: int
 ) -> ShortRunValues:
-    """Return the scores, untrained baselines and curves of short runs of `steps` updates."""
+    """Return the scores, untrained baselines and curves of short runs with `steps` updates."""
     by_score: dict[str, dict[str, float]] = {name: {} for name in scores}
     higher_is_better, floors = dict[str, bool](), dict[str, float]()
     for seed, (record, _) in runs.items():

@@ -1,4 +1,4 @@
-"""A card's question about the time of a training step."""
+"""The question of a card about the time of a training step."""
 
 from statistics import median
 from typing import NamedTuple
@@ -17,8 +17,8 @@ STEPS_PER_TURN = 4
 def cost(examined: ExaminedNorm) -> Finding:
     """How long does a training step take compared with ln?
 
-    The two models take turns in one process on one thread, so other load on the machine slows down
-    both. `python scripts/bench norms` times norms without a model.
+    The two models take turns in one process on one thread, so that other load on the machine slows
+    down both. `python scripts/bench norms` times norms outside a model.
     """
     rounds = examined.sizes.rounds
     times = step_times(examined, rounds)
@@ -40,7 +40,7 @@ class StepTimes(NamedTuple):
 
 
 def step_times(examined: ExaminedNorm, rounds: int) -> StepTimes:
-    """Time steps with the reference and with the norm, which take turns at going first."""
+    """Time steps with the reference and with the norm; they take turns at being first."""
     runtime = Runtime.start(device=examined.device, precision="fp32", threads=1)
     clock, times = StepClock(runtime.device), StepTimes([], [])
 

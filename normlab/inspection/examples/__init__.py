@@ -1,1 +1,1 @@
-"""Worked examples of the articles (`articles.py`) and of the interactive page."""
+"""The worked examples of the articles (`articles.py`) and of the interactive page."""

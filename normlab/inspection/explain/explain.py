@@ -1,4 +1,4 @@
-"""Explanations of norms and placements, as text: `normlab.explain` and `normlab explain`."""
+"""Explains norms and placements in text: `normlab.explain` and `normlab explain`."""
 
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -32,11 +32,11 @@ class Explained:
 def explain(
     *names: str, layout: Literal["text", "images"] = "text", table: Literal["marks"] | None = None
 ) -> Explained:
-    """Return what `normlab explain` shows about these norms, or an overview of all.
+    """Return what `normlab explain` shows about these norms or, without names, an overview of all.
 
     `explain("placement=pre", "post")` shows placements. `layout="images"` draws the values of
-    images that norms pool over, `table="marks"` works through the marks of a class. When printed,
-    the text is as wide as the terminal. Raises UserError for an unknown name.
+    images that norms pool over, and `table="marks"` works through the marks of a class. The printed
+    text is as wide as the terminal. Raises UserError for an unknown name.
     """
     if are_placements(names):
         if layout != "text" or table is not None:
@@ -64,7 +64,7 @@ def explain(
 
 
 def are_placements(names: Sequence[str]) -> bool:
-    """Return whether names are placements, judging by the first one, as in `placement=pre post`."""
+    """Return whether names are placements. The first one says so, as in `placement=pre post`."""
     return bool(names) and names[0].startswith("placement=")
 
 

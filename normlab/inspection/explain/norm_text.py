@@ -34,7 +34,7 @@ _IN_WORDS: dict[Influence, str] = {
 
 
 def overview(shown: Sequence[Option]) -> Section:
-    """Return a table of norms with one row per option of `configs/norm`."""
+    """Return a table with one row for each of the options of `configs/norm`."""
     norms = {option.name: make_norm(option.name, FULL_WIDTH) for option in shown}
     rows = [
         (
@@ -83,7 +83,7 @@ def explanation(option: Option) -> OptionExplanation:
 
 
 def compared(explanations: Sequence[OptionExplanation]) -> Section:
-    """Return a table of what norms depend on and store, with one column per norm."""
+    """Return a table of what norms depend on and store, with one column for each norm."""
     columns = ("", *(each.name for each in explanations))
     names = explanations[0].properties
     rows = [(name, *(each.properties[name] for each in explanations)) for name in names]
@@ -97,7 +97,7 @@ def influences_in_words(influences: Iterable[Influence]) -> str:
 
 
 def group_name(group: Iterable[CellIndex]) -> str:
-    """Describe what a group's cells share, such as `sample 1, token 1` or `features 1-2`."""
+    """Describe the place of a group's cells, such as `sample 1, token 1` or `features 1-2`."""
     parts = []
     for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
         first, last = min(numbers) + 1, max(numbers) + 1
@@ -132,7 +132,7 @@ def _pooling(example: WorkedExample) -> str:
 
 
 def _formula(norm: Norm) -> str:
-    """Return the summary of the norm's class, and how weight and bias are applied."""
+    """Return the summary of the norm's class, and which weight and bias it learns."""
     text = summary(type(norm))
     learned = dict(norm.named_parameters())
     if "weight" in learned:
@@ -143,7 +143,7 @@ def _formula(norm: Norm) -> str:
 
 
 def _drawing(group: WorkedGroup) -> list[str]:
-    """Draw the block, one grid per sample, with the group's cells in brackets, the first with *."""
+    """Draw the block, one grid per sample. The group's cells are in brackets, the first with *."""
     samples, tokens, features = map(range, SHAPE)
 
     def line(label: str, parts: Sequence[str]) -> str:
@@ -165,7 +165,7 @@ def _drawing(group: WorkedGroup) -> list[str]:
 
 
 def _line(line: FittedLine | None) -> str:
-    """Format a line such as `(x - 2.50) / 1.12`."""
+    """Format a straight line, such as `(x - 2.50) / 1.12`."""
     if line is None:
         return "no straight line of x"
     return f"(x {'+' if line.center < 0 else '-'} {abs(line.center):.2f}) / {line.divisor:.2f}"

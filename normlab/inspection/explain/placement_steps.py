@@ -1,8 +1,8 @@
 """`normlab explain placement=pre post`: shows how norms, sub-layers and additions are wired.
 
-The text is the summary of the placement's module, the drawing that of its class. The order of the
-steps in a layer is found by experiment: a layer is run, and each norm's input is compared with the
-layer's input and with the sub-layer's output; a norm whose input is neither follows the addition.
+The text is the summary of the placement's module, and the drawing is in its class. The order of the
+steps in a layer is found by experiment: a layer is run, and the input of each norm is compared with
+the layer's input and with the sub-layer's output. If it is neither, the norm follows the addition.
 """
 
 import sys
@@ -49,7 +49,7 @@ def wiring(option: Option) -> OptionExplanation:
 
 
 def compared(explanations: Sequence[OptionExplanation]) -> Section:
-    """Return a table of the steps of each placement, one row per placement."""
+    """Return a table of the steps of placements, with one row for each placement."""
     columns = ("placement", *explanations[0].properties)
     rows = [(each.name, *each.properties.values()) for each in explanations]
     text = (
@@ -61,7 +61,7 @@ def compared(explanations: Sequence[OptionExplanation]) -> Section:
 def steps_of_layer(placement: Placement, norms: Norms) -> list[str]:
     """Return the steps of the last of two layers, such as `norm`, `attention`, `add`.
 
-    There are none if the wiring has more than one stream.
+    The list is empty if the placement has more than one residual stream.
     """
     start = Place(stack="encoder", layer=1, layers=2, sublayer="self")
     places = [start, start.at("ffn")]

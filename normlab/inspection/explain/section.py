@@ -16,7 +16,7 @@ class Section(NamedTuple):
 
 
 class OptionExplanation(NamedTuple):
-    """The sections about a norm or a placement, and the properties for comparing it, by name."""
+    """The sections about a norm or a placement, and its properties by name, for a comparison."""
 
     name: str
     sections: list[Section]

@@ -1,6 +1,7 @@
 """Questions about a model that normlab built, one file per question.
 
-`findings.py` asks them (`normlab.inspect_run`, `inspect_config`) of a model from
-`built_model.py`, and `inspect_json.py` puts the findings into `inspect.json`. Questions look into
-the model with `recorded_pass.py`; questions about the loss measure it with `held_out_loss.py`.
+`findings.py` asks them about a model from `built_model.py` (`normlab.inspect_run`,
+`normlab.inspect_config`), and `inspect_json.py` writes the findings as `inspect.json`. Questions
+record what happens inside the model with `recorded_pass.py`, and measure its loss with
+`held_out_loss.py`.
 """

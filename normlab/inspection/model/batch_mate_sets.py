@@ -1,4 +1,4 @@
-"""Measures how a sentence depends on the rest of its batch, over sets of batch mates."""
+"""Measures how much a sentence depends on the rest of its batch, over sets of batch mates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,15 +32,15 @@ MATES = 31
 def batch_mates(built: BuiltModel) -> Finding:
     """Does a sentence's output depend on the rest of its batch?
 
-    One training sentence is batched with sixteen different sets of 31 others. Over these sets s, at
-    the sentence's real positions:
+    One training sentence is batched with each of sixteen sets of 31 other sentences. At the real
+    positions of the sentence, with one value per set s:
 
         values     RMS over s of x_s - mean(x), divided by the RMS of x, for each stack's output x
         attention  1/2 sum_keys |p_s - mean(p)|, the total variation distance of attention weights
                    p from their mean over sets, averaged over sets, heads and the sentence's
                    queries: the share of the attention that moves to other keys, from 0 to 1
 
-    Both are measured with batch statistics, as in training, and as in eval. Dropout is off.
+    Both are measured with batch statistics, as in training, and as in evaluation, without dropout.
     """
     number = built.number("train")
     if number < 3:
@@ -68,21 +68,21 @@ def batch_mates(built: BuiltModel) -> Finding:
 
 
 class DrawnSets(NamedTuple):
-    """The index of a training sentence, and the indices of each set of its batch mates."""
+    """The index of a training sentence, and the indices of its batch mates in each set."""
 
     sentence: int
     sets: list[list[int]]
 
 
 class SentenceOutputs(NamedTuple):
-    """A sentence's outputs of each stack (`values`) and weights of each `attention`, by name."""
+    """The output of each stack (`values`) and the weights of each `attention` for a sentence."""
 
     values: dict[str, Float[Tensor, "_ D"]]
     attention: dict[str, Float[Tensor, "H _ _"]]
 
 
 class ChangesOverSets(NamedTuple):
-    """How much each stack's `values` and each `attention` change between sets, by name."""
+    """How much the `values` of each stack and the weights of each `attention` vary over sets."""
 
     values: dict[str, float]
     attention: dict[str, float]
@@ -104,7 +104,7 @@ def outputs_by_set(built: BuiltModel, drawn: DrawnSets, mode: Mode) -> list[Sent
 
 
 def changes_over_sets(by_set: Sequence[SentenceOutputs]) -> ChangesOverSets:
-    """Return each output's deviation and each attention's total variation over sets."""
+    """Return the deviation of each output, and the total variation of each attention, over sets."""
     values, attention = by_set[0]
     return ChangesOverSets(
         {name: deviation([each.values[name] for each in by_set]) for name in values},
@@ -113,7 +113,7 @@ def changes_over_sets(by_set: Sequence[SentenceOutputs]) -> ChangesOverSets:
 
 
 def _in_words(changes: Mapping[str, ChangesOverSets]) -> str:
-    """Describe how much values change in each mode and, if they do, how much attention changes."""
+    """Describe how much values change in each mode, and attention too if values do."""
     texts = []
     for mode, (values, attention) in changes.items():
         most = max(values.values())
@@ -158,9 +158,9 @@ def attention_weights(
 
 
 def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
-    """Return the mean over sets and rows of 1/2 sum |p - mean over sets of p|.
+    """Return 1/2 sum |p - mean over sets of p|, averaged over sets and rows.
 
-    If sets differ in their number of keys, missing keys count as padding with weight 0.
+    If sets differ in their number of keys, missing keys are padding with weight 0.
     """
     longest = max(rows.shape[-1] for rows in weights)
     padded_rows = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]

@@ -1,4 +1,4 @@
-"""A model that normlab built, at initialization or at the end of a run, with its task."""
+"""Builds the model of a config, or loads the model of a run, together with its task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class BuiltModel:
     """A model at initialization or at the end of a run, with its task.
 
     The model is in eval mode and computes in the dtype of its weights: float32, or float64 if the
-    config sets fp64. `step` is 0 at initialization.
+    config sets precision=fp64. `step` is 0 at initialization.
     """
 
     config: dict[str, Any]
@@ -35,7 +35,7 @@ class BuiltModel:
 
     @property
     def seed(self) -> int:
-        """The seed of the run, which also seeds the questions' random draws."""
+        """The seed of the run. It also seeds the random draws of questions."""
         return int(self.config["seed"])
 
     @property
@@ -48,25 +48,25 @@ class BuiltModel:
         return len(self.task.lengths(split))
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
-        """Return a batch of examples on the device, with at least this share of padding."""
+        """Return a batch of examples on the device, at least a fraction `padding` of it padding."""
         return self.task.batch(split, indices, padding=padding).to(self.runtime.device)
 
     def losses(self, batch: Batch, model: nn.Module | None = None) -> dict[str, Tensor]:
-        """Return the summed losses of a batch, computed with `model` if one is given."""
+        """Return the summed losses of a batch, computed with `model` if it is passed."""
         return self.task.losses(model or self.model, batch)
 
     def generator(self, question: str) -> np.random.Generator:
-        """Return a random generator for one question, unaffected by other questions."""
+        """Return a random generator for one question, which other questions do not affect."""
         return np.random.default_rng([self.seed, *question.encode()])
 
 
 def model_from_overrides(overrides: Sequence[str]) -> BuiltModel:
-    """Compose a config like `normlab train`, and return its model at initialization."""
+    """Compose a config as `normlab train` does, and return its model at initialization."""
     return model_from_config(to_dict(compose(overrides)))
 
 
 def model_from_config(config: dict[str, Any]) -> BuiltModel:
-    """Return a plain config's model at initialization."""
+    """Return the model of a config, a plain dict, at initialization."""
     runtime, task = runtime_of(config), build_task(config)
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
     calibrate_model(config, model, task, runtime)
@@ -74,7 +74,7 @@ def model_from_config(config: dict[str, Any]) -> BuiltModel:
 
 
 def model_from_run(folder: Path, changes: list[str]) -> BuiltModel:
-    """Return a finished run's model with the weights that were tested."""
+    """Return the model of a finished run with the weights that were tested."""
     run = load_run(folder, changes)
     run.runtime.set_torch()
     record = run.record

@@ -1,4 +1,4 @@
-"""The findings about a model: `normlab.inspect_run` and `normlab.inspect_config`."""
+"""Asks questions about a model: `normlab.inspect_run` and `normlab.inspect_config`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,7 +54,7 @@ def _answers(built: BuiltModel, chosen: Sequence[Question], *, by_name: bool) ->
 
 
 def finding_on(question: Question, built: BuiltModel, *, by_name: bool) -> Finding:
-    """Return the answer to a question.
+    """Ask a question about a model, and return the answer.
 
     A question about trained models is answered for an untrained one only if it is asked `by_name`.
     """

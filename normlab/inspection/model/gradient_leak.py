@@ -1,4 +1,4 @@
-"""Gradients of the first position with respect to later positions and other sentences."""
+"""Differentiates the output at the first position by later positions and other sentences."""
 
 import copy
 import math
@@ -24,7 +24,7 @@ from normlab.models.base import stacks
 from normlab.probes.sites import real_values
 
 SENTENCES = 8
-NEGLIGIBLE = 1e-9  # relative to the derivative for the token itself, in float64
+NEGLIGIBLE = 1e-9  # relative to the derivative with respect to the token itself, in float64
 _WORDS = {"later": "later positions", "others": "other sentences"}
 
 
@@ -34,15 +34,15 @@ def leak(built: BuiltModel) -> Finding:
 
     Let y_0 be a stack's output at position 0 of the first of eight sentences, and v a random
     projection. v y_0 is differentiated with respect to the embedded tokens e of each stack, before
-    any norm on them (in a residual network, to the pixels):
+    any norm of them (in a residual network, with respect to the pixels):
 
-        own     ||d(v y_0) / d e_0||             for its own token, in the same stack
-        later   the same over its later tokens   divided by own; in the same stack
-        others  the same over other sentences    divided by own; over all stacks
+        own     ||d(v y_0) / d e_0||, for the sentence's own first token, in the same stack
+        later   the same norm for its later tokens, divided by own, in the same stack
+        others  the same norm for other sentences, divided by own, over all stacks
 
-    These are Frobenius norms over real tokens, with batch statistics as in training and as in eval,
-    without dropout, on a copy of the model in float64. Without any dependence the value is exactly
-    0 or far below 1e-9, the smallest value that counts as a leak.
+    These are Frobenius norms over real tokens, with batch statistics as in training and as in
+    evaluation, without dropout, on a copy of the model in float64. Without any dependence, the
+    value is exactly 0 or far below 1e-9, the smallest value that is called a leak.
 
     A decoder's attention is causal, so later positions can only leak in through its norms:
     statistics over positions, or over the whole batch, contain information about the tokens that
@@ -82,7 +82,7 @@ def leak(built: BuiltModel) -> Finding:
 
 
 class Derivatives(NamedTuple):
-    """The derivatives of a stack's first output that `leak` defines.
+    """The derivatives of the first output of a stack, as `leak` defines them.
 
     `later` is None if the sentence has no later token.
     """
@@ -96,7 +96,7 @@ class Derivatives(NamedTuple):
         return {"own": self.own_token, "later": self.later, "others": self.others}
 
     def leaks(self, both_ways: bool) -> dict[str, float]:
-        """Return the derivatives that must be 0. A stack may attend both ways."""
+        """Return the derivatives that must be 0, without `later` if the stack attends both ways."""
         others = {"others": self.others}
         return others if both_ways else {"later": self.later or 0.0, **others}
 
@@ -104,7 +104,7 @@ class Derivatives(NamedTuple):
 def derivatives_by_mode(
     built: BuiltModel, sentences: list[int], seed: int
 ) -> dict[str, dict[str, Derivatives]]:
-    """Return the derivatives of each stack in each mode, on a copy of the model in float64."""
+    """Return the derivatives in each mode and for each stack, on a copy of the model in float64."""
     model = copy.deepcopy(built.model).double().requires_grad_(False)
     by_mode: dict[str, dict[str, Derivatives]] = {}
     for mode in MODES:
@@ -116,7 +116,7 @@ def derivatives_by_mode(
 
 
 def derivatives(stack: str, forward: RecordedPass, seed: int) -> Derivatives:
-    """Return the derivatives of a stack's first output."""
+    """Return the derivatives of the first output of a stack."""
     values, valid = forward.outputs("stack")[stack]
     value = values[0, 0]
     generator = torch.Generator().manual_seed(seed)
@@ -141,7 +141,7 @@ def derivatives(stack: str, forward: RecordedPass, seed: int) -> Derivatives:
 
 
 class SlopeNorms(NamedTuple):
-    """The norms of a derivative: for the first token, later ones, and those of other sentences."""
+    """The norms of a derivative for the first token, for later tokens, and for other sentences."""
 
     own_token: float
     later: float
@@ -149,7 +149,7 @@ class SlopeNorms(NamedTuple):
 
 
 def _slope_norms(slope: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> SlopeNorms:
-    """Return the Frobenius norms over real tokens of a derivative for a stack's input."""
+    """Return the Frobenius norms, over real tokens, of a derivative for the input of a stack."""
     at_tokens = slope * real[..., None]
     parts = (at_tokens[0, 0], at_tokens[0, 1:], at_tokens[1:])
     return SlopeNorms(*(float(torch.linalg.vector_norm(part)) for part in parts))

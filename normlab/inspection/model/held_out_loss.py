@@ -24,14 +24,14 @@ def held_out_loss(built: BuiltModel) -> Callable[[], float]:
 
 
 def by_length(built: BuiltModel, indices: np.ndarray, *, size: int) -> list[Batch]:
-    """Return held-out examples batched as in evaluation, the longest first."""
+    """Return batches of held-out examples as in evaluation, the longest examples first."""
     cut = eval_batches(built.task.lengths("valid")[indices], batch_size=size)
     return [built.batch("valid", indices[batch].tolist()) for batch in cut]
 
 
 @torch.no_grad()
 def loss_per_token(built: BuiltModel, batches: Iterable[Batch]) -> float:
-    """Return the loss per target token over all batches, summed over the task's losses."""
+    """Return the loss per target token over all batches; several losses of a task are added."""
     sums: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
     for batch in batches:
@@ -49,11 +49,11 @@ class ChangedLosses(NamedTuple):
 
     @property
     def rises(self) -> dict[str, float]:
-        """How much the loss rises with each change."""
+        """How much each change raises the loss."""
         return {name: loss - self.plain for name, loss in self.changed.items()}
 
     def values(self) -> dict[str, Any]:
-        """Return the numbers of a finding."""
+        """Return the values of a finding."""
         return {"loss": self.plain, "rise": self.rises}
 
     def table(self, change: str) -> AnswerTable:

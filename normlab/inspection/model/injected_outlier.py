@@ -1,4 +1,4 @@
-"""Measures the effect of a 999 injected into one token on attention and on other tokens."""
+"""Measures how a 999 that is injected into one token affects attention and other tokens."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -17,8 +17,8 @@ from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0
 SENTENCES = 8
-SATURATED = 0.99  # the smallest weight on one key in a saturated row
-ALIVE = 0.5  # the largest share of rows that may be saturated
+SATURATED = 0.99  # a row of attention weights is saturated if one of them is above this
+ALIVE = 0.5  # the largest share of saturated rows with which the softmax is called alive
 _WITH = {"as evaluated": "as evaluated", "of the batch": "with batch statistics"}
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
@@ -32,16 +32,17 @@ def outlier(built: BuiltModel) -> Finding:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
     999 is added to one feature of the first token of one held-out sentence, in the embedded tokens
-    of one stack at a time. Compared with the unchanged batch:
+    of one stack at a time. This is compared with the unchanged batch:
 
-        attention   largest logit, smallest slope and most saturated rows of any attention in the
-                    outlier's sentence, as `AttentionWeights` defines them
+        attention   the largest logit, the smallest slope and the largest share of saturated rows
+                    of any attention in the outlier's sentence, as `AttentionWeights` defines them
         moved       ||x' - x|| / ||x|| for a stack's output x, at the other tokens of the sentence
                     (`own`) and at the tokens of other sentences (`others`)
 
     This is measured in eval mode and, if a norm uses running statistics, also with batch
-    statistics; at initialization only with these, since a running variance of 1 is not the data's.
-    The softmax is alive if no attention has over half of the sentence's rows saturated.
+    statistics. At initialization such a norm is measured only with batch statistics, because its
+    running variance of 1 is not the variance of the data. The softmax is alive if at most half of
+    the sentence's rows are saturated in each attention.
     """
     effects = effects_by_statistics(built)
     if not effects:
@@ -60,7 +61,10 @@ def outlier(built: BuiltModel) -> Finding:
 
 
 def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
-    """Return the outlier's effect by the statistics used, or {} if the model has no attention."""
+    """Return the effect of the outlier for each kind of statistics.
+
+    The result is empty if the model has no attention.
+    """
     generator = built.generator("outlier")
     picked = generator.permutation(built.number("valid"))[:SENTENCES]
     batch = built.batch("valid", picked.tolist())
@@ -85,9 +89,9 @@ def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
 
 
 class Effect(NamedTuple):
-    """An outlier's effect: `worst` without it (`unchanged`), and with it in each stack's input.
+    """The effect of an outlier: the values of `worst` without it, and with it in each stack.
 
-    `by_stack` also has how much the outputs changed, as `moved`.
+    `by_stack` also has how much the outputs changed, under `moved`.
     """
 
     unchanged: dict[str, float]
@@ -95,16 +99,19 @@ class Effect(NamedTuple):
 
     @property
     def saturated(self) -> float:
-        """The largest share of saturated rows, over the stacks with an outlier."""
+        """The largest share of saturated rows, over the stacks that get the outlier."""
         return max(each["saturated"] for each in self.by_stack.values())
 
     @property
     def alive(self) -> bool:
-        """Whether the softmax is alive with each outlier."""
+        """Whether the softmax stays alive with the outlier in any stack."""
         return self.saturated <= ALIVE
 
     def largest_change(self, where: str) -> float:
-        """Return the largest change of a stack's output by an outlier in its own input."""
+        """Return how much an outlier in a stack's input changes that stack's output at most.
+
+        `where` is `own` or `others`, as `outlier` defines them.
+        """
         return max(each["moved"][stack][where] for stack, each in self.by_stack.items())
 
     def values(self) -> dict[str, Any]:
@@ -130,14 +137,14 @@ def _in_words(effect: Effect) -> str:
 
 
 def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-    """Add the outlier to `x`, the input of the stack `name`, if that is the chosen `stack`."""
+    """Add the outlier to `x`, the input of the stack `name`, if it is the chosen `stack`."""
     added = torch.zeros_like(x)
     added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
     return x + added
 
 
 def worst(forward: RecordedPass) -> dict[str, float]:
-    """Return the most saturated attention values in the batch's first sentence."""
+    """Return the most saturated values of any attention in the first sentence of the batch."""
     described = []
     for query, key, visible, real in forward.attentions.values():
         rows = real.clone()

@@ -1,4 +1,4 @@
-"""The content of `inspect.json`: findings about a model, or about several side by side."""
+"""The content of `inspect.json`: findings about one model, or about several runs side by side."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -52,10 +52,11 @@ def sheets_side_by_side(
     chosen: Sequence[Question],
     doing: Callable[[str], AbstractContextManager[None]],
 ) -> tuple[dict[str, Any], dict[str, dict[str, None]]]:
-    """Ask the questions about several runs, each inside `doing(STAGE)`.
+    """Ask the questions about several runs, each inside the context `doing(STAGE)`.
 
-    Returns the content of `inspect.json`, and each question's columns. In the content, `rows` has
-    each experiment's values (mean, standard deviation and number of seeds), and `runs` the sheets.
+    Returns the content of `inspect.json`, and the columns of each question. In the content, `rows`
+    has the values of each experiment (mean, standard deviation and number of seeds), and `runs` has
+    the sheet of each run.
     """
     values: dict[str, dict[str, list[Any]]] = {}
     columns = {each.name: dict[str, None]() for each in chosen}

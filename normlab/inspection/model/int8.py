@@ -1,6 +1,6 @@
-"""How much the loss rises with 8-bit weights and activations.
+"""Measures how much the loss rises with 8-bit weights and activations.
 
-`quantized_losses` works on any torch model.
+`quantized_losses` works for any torch model.
 """
 
 from collections.abc import Callable, Collection
@@ -22,7 +22,7 @@ from normlab.inspection.model.layer_skip import NO_LAYERS
 from normlab.models.seq2seq import Layer
 from normlab.probes.sites import modules_by_site
 
-HARMLESS_RISE = 0.03  # nats per token; BERT base and OPT lose less with W8A8
+HARMLESS_RISE = 0.03  # nats per token; the loss of BERT base and OPT rises less with W8A8
 CALIBRATION = 16  # training batches
 
 
@@ -34,8 +34,9 @@ def int8(built: BuiltModel) -> Finding:
         rise  loss(quantized) - loss, in nats per target token on the same held-out examples
 
     The weights (W8) and the inputs (A8) of the linear layers inside Transformer layers are
-    quantized, with one step per tensor. An input's max |x| is taken over 16 training batches,
-    padding included. A single value at 1000 standard deviations makes nearly all others round to 0.
+    quantized, with one step per tensor. For an input, max |x| is taken over 16 training batches,
+    including padding. If a single value is 1000 standard deviations large, nearly all others are
+    rounded to 0.
     """
     linear_layers = [
         module
@@ -62,7 +63,7 @@ def int8(built: BuiltModel) -> Finding:
 
 
 def _feed(built: BuiltModel) -> None:
-    """Run the training batches that set the input ranges through the model."""
+    """Run the training batches that determine the ranges of inputs through the model."""
     for batch in islice(built.task.train_batches(Shard(0, 1), built.seed), CALIBRATION):
         built.losses(batch.to(built.runtime.device))
 
@@ -78,8 +79,8 @@ def quantized_losses(
     """Return `loss()` with the layers' weights and inputs in `bits` bits: `W8A8`, `W8` and `A8`.
 
     Each layer has a `weight`, which is restored, and takes a tensor as its first argument. `feed`
-    runs the batches that set the input ranges; inputs of layers that it does not reach are not
-    quantized.
+    runs the batches that determine the ranges of inputs. If it does not run a layer, the layer's
+    inputs are not quantized.
     """
     ranges: dict[nn.Module, Tensor] = {}
 

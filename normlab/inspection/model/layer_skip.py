@@ -1,6 +1,6 @@
 """Measures how much the loss rises without each layer.
 
-`losses_without` works on any torch model.
+`losses_without` works for any torch model.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ def layer_skip(built: BuiltModel) -> Finding:
 
         rise  loss(layer replaced by the identity on the residual stream) - loss
 
-    in nats per target token, on the same held-out examples, without retraining. If a placement has
-    two residual streams, both skip the layer.
+    in nats per target token, on the same held-out examples and without retraining. If a placement
+    has two residual streams, both skip the layer.
     """
     if not (layers := modules_by_site(built.model, Layer)):
         return NO_LAYERS
@@ -49,9 +49,9 @@ def layer_skip(built: BuiltModel) -> Finding:
 
 
 def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -> dict[str, float]:
-    """Return `loss()` with each layer replaced by the identity on its first argument, by name.
+    """Return, for each layer, the value of `loss()` when the layer returns its first argument.
 
-    If a layer returns a tuple, the identity replaces only the first entry.
+    If the layer returns a tuple, the argument replaces only the first entry.
     """
     losses: dict[str, float] = {}
     for name, layer in layers.items():

@@ -1,4 +1,4 @@
-"""Measures the effect of growing shares of padding on the output of real tokens."""
+"""Measures how increasing shares of padding affect the output of real tokens."""
 
 import math
 import sys
@@ -33,8 +33,8 @@ def padding(built: BuiltModel) -> Finding:
     """Does padding change the output of real tokens?
 
     Sentences of the same length, which need no padding, are padded so that padding makes up
-    increasing shares p of the batch. Over real tokens and features, with x_p a stack's output at
-    share p and x_0 its output at the lowest share:
+    increasing shares p of the batch. With x_p the output of a stack at share p, and x_0 its output
+    at the lowest share, over real tokens and features:
 
         moved = RMS(x_p - x_0) / RMS(x_0)
 
@@ -58,8 +58,8 @@ def padding(built: BuiltModel) -> Finding:
         for stack, by_share in by_stack.items()
     }
     largest = max(most.values())
-    # If the norm is set to count padding, this is worth a look; otherwise it is a fault.
-    counted = any(norm.padding == "include" for norm in running_norms(built.model))
+    # If a norm is set to include padding, a change is worth a look; otherwise it is a fault.
+    included = any(norm.padding == "include" for norm in running_norms(built.model))
     return Finding(
         f"real tokens' outputs change {amount_in_words(most[training])} at {padded.shares[-1]:.0%} "
         f"padding (training statistics), {amount_in_words(most[in_eval])} in eval",
@@ -71,16 +71,17 @@ def padding(built: BuiltModel) -> Finding:
         },
         AnswerTable(list(columns), list(zip(*columns.values(), strict=True))),
         board={"padding": most[training]},
-        verdict="fine" if largest < ROUNDING else "look" if counted else "broken",
+        verdict="fine" if largest < ROUNDING else "look" if included else "broken",
         value=largest,
         threshold=ROUNDING,
     )
 
 
 class PaddedSentences(NamedTuple):
-    """Sentences of the same lengths, by index, and the shares of padding that they are given.
+    """The indices of sentences with the same lengths, and the shares of padding to add to them.
 
-    `longest` and `mean_lengths` are the lengths over both sides and on each side.
+    `longest` is the largest length on any side, and `mean_lengths` has the mean length on each
+    side (source and target).
     """
 
     sentences: list[int]
@@ -90,7 +91,7 @@ class PaddedSentences(NamedTuple):
 
 
 def draw_sentences(built: BuiltModel, positions: int) -> PaddedSentences:
-    """Draw training sentences of the same lengths, with the shares that fit the positions."""
+    """Draw training sentences of the same lengths, with the shares of padding that fit."""
     lengths = built.task.lengths("train")
     picked = same_lengths(
         lengths,
@@ -105,7 +106,7 @@ def draw_sentences(built: BuiltModel, positions: int) -> PaddedSentences:
 def changes_by_share(
     built: BuiltModel, padded: PaddedSentences, mode: Mode
 ) -> dict[str, list[float]]:
-    """Return how much each stack's output changes at each share, compared with the lowest."""
+    """Return how much each stack's output at each share differs from that at the lowest share."""
     batches = [built.batch("train", padded.sentences, padding=share) for share in padded.shares]
     passes = [record(built, batch, mode).outputs("stack") for batch in batches]
     return {
@@ -115,7 +116,7 @@ def changes_by_share(
 
 
 def supported_positions(model: nn.Module) -> int:
-    """Return how many positions a model supports, given its stacks and its norms' tables."""
+    """Return how many positions the stacks of a model and the tables of its norms support."""
     limits = [stack.max_positions for stack in stacks(model).values()]
     rows = [len(norm.running_moments()[0]) for norm in running_norms(model)]
     table_sizes = [number for number in rows if number > 1]
@@ -128,7 +129,7 @@ def same_lengths(
     """Return the indices of at most 32 examples with the most common combination of lengths.
 
     `lengths` has the length of each example on each side. Combinations with a length above
-    `longest` are skipped, unless there is no other.
+    `longest` are skipped unless there are no others.
     """
     kinds, kind, counts = np.unique(lengths, axis=0, return_inverse=True, return_counts=True)
     fitting = kinds.max(1) <= max(longest, kinds.max(1).min())

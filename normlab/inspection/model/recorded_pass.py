@@ -1,6 +1,6 @@
-"""Records passes of our models, and measures how much values change between passes.
+"""Records passes of normlab's models, and measures how much values change between passes.
 
-No other file in `normlab.inspection` hooks into the modules of our models.
+No other file in `normlab.inspection` registers hooks on the modules of these models.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ class MaskedValues(NamedTuple):
 
 
 class AttentionInputs(NamedTuple):
-    """The inputs of an attention, with masks of visible keys and of real queries."""
+    """The inputs of an attention, and the masks of visible keys and of real queries."""
 
     query: Float[Tensor, "B H P K"]
     key: Float[Tensor, "B H S K"]
@@ -59,10 +59,10 @@ class RecordedCall(NamedTuple):
 
 
 class RecordedPass:
-    """The module calls recorded in one forward pass of a batch, in order.
+    """The calls of modules in one forward pass of a batch, in order.
 
-    `calls` has the calls by the module's kind and name. If `recording` makes stacks' inputs leaves,
-    `entered` has the arguments of each stack's entry module.
+    `calls` has the calls by the kind and the name of the module. If `recording` makes the inputs of
+    stacks leaves, `entered` has the arguments of each stack's entry module.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class RecordedPass:
     def attentions(self) -> dict[str, AttentionInputs]:
         """The inputs of each attention.
 
-        The mask of real queries comes from the residual connection.
+        The mask of real queries is taken from the residual connection around it.
         """
         inputs: dict[str, AttentionInputs] = {}
         for name, calls in self.calls["attention"].items():
@@ -114,9 +114,9 @@ def recording(
 ) -> Iterator[RecordedPass]:
     """Record the inputs and outputs of a model's modules during a forward pass.
 
-    `enter` is called with a stack's name and its first layer's input, and returns the input to use.
-    `leaves` makes the input of each stack a leaf of the autograd graph, before any norm on the
-    embedded tokens, since that norm may leak too.
+    `enter` is called with the name of a stack and the input of its first layer, and returns the
+    input to use instead. `leaves` makes the input of each stack a leaf of the autograd graph,
+    before any norm of the embedded tokens, because that norm may leak too.
     """
     forward = RecordedPass()
     with ExitStack() as hooks:
@@ -150,7 +150,7 @@ def recording(
 
 
 def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
-    """Return the RMS deviation from the mean over sets, divided by the RMS of all values."""
+    """Return the RMS of the deviation from the mean over sets, divided by the RMS of all values."""
     together = torch.stack(list(values)).double()
     return ratio(rms(together - together.mean(0)), rms(together))
 
@@ -163,7 +163,7 @@ def amount_in_words(share: float) -> str:
 
 
 def verdict_by_mode(most: Mapping[str, float], limit: float) -> Verdict:
-    """Return `broken` for a dependence in eval, `look` for a dependence only in training.
+    """Return `broken` if outputs depend on something in eval, `look` if only in training.
 
     If a norm pools over the batch, the dependence in training is by design.
     """

@@ -19,17 +19,17 @@ from normlab.tasks.base import Batch
 SENTENCES = 256
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-_LEAST_GAP = 1e-3  # nats per token; a smaller gap is too small for recalibration to close
+_LEAST_GAP = 1e-3  # nats per token; for a smaller gap, the share `closed` is not computed
 
 
 @question("statistics", of="model", trained=True)
 def statistics(built: BuiltModel) -> Finding:
     """How much higher is the loss with running statistics than with each batch's own?
 
-    This compares the loss per target token of the same weights on the same held-out text, with
+    The loss per target token is computed with the same weights and on the same held-out text with
 
         running        running statistics, as in evaluation: averages over past training batches
-        batch          batch statistics, as in training: each batch's own, of 32 sentences
+        batch          batch statistics, as in training: those of each batch of 32 sentences
         recalibrated   the pooled moments of some training batches under the final weights
                        ("precise BN", Wu and Johnson 2021)
 
@@ -37,9 +37,9 @@ def statistics(built: BuiltModel) -> Finding:
         closed   the share that recalibration closes, 1 - (loss(recalibrated) - loss(batch)) / gap
 
     Sentences are sorted by length and then batched, as in evaluation. If lengths differ, they are
-    also batched unsorted, which shows how much batch statistics gain from similar lengths. A gap
-    that remains after recalibration is not caused by poor running statistics: batch statistics also
-    carry information about the batch, such as future tokens, which the model then lacks.
+    also batched unsorted, which shows how much batch statistics gain from similar lengths. If a gap
+    remains after recalibration, poor running statistics do not cause it: batch statistics also
+    contain information about the batch, such as future tokens, which running statistics lack.
     """
     picked = built.generator("statistics").permutation(built.number("valid"))
     held_out = np.sort(picked[:SENTENCES])
@@ -78,7 +78,7 @@ def _without_running_statistics(sentences: int, loss: float) -> Finding:
 
 
 class TrainEvalGap(NamedTuple):
-    """The gap, and the share `closed` of it, as `statistics` defines them.
+    """The size of the gap and the share of it that is `closed`, as `statistics` defines them.
 
     `closed` is None if the gap is too small.
     """
@@ -107,7 +107,7 @@ def _in_words(losses: Mapping[str, float], gap: TrainEvalGap, *, trained: bool) 
 def losses_by_statistics(
     built: BuiltModel, batches: Sequence[Batch], held_out: np.ndarray
 ) -> dict[str, float]:
-    """Return the loss with running, recalibrated and batch statistics, and for unsorted batches."""
+    """Return the loss with each kind of statistics and, if lengths differ, for unsorted batches."""
     model, losses = built.model, dict[str, float]()
     with normalized_by(model, "running"):
         losses["running"] = loss_per_token(built, batches)

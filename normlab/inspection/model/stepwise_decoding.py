@@ -27,17 +27,17 @@ _COLUMNS = (
 def stepwise(built: BuiltModel) -> Finding:
     """Does decoding token by token compute the same as processing whole sentences?
 
-    Each held-out sentence is its own batch. The model is given the true tokens: once all positions
-    together, as in training, and once one position at a time, as in generation. With l and l' the
-    log probabilities of a true token, whole and stepwise, in nats:
+    Each held-out sentence is a batch. The model gets the true tokens: first all positions together,
+    as in training, and then one position at a time, as in generation. With l and l' the log
+    probabilities of a true token in nats, for the whole sentence and stepwise:
 
         difference   mean and largest |l - l'| over the tokens
         changed      share of positions where the most likely next token differs
         loss         mean of -l (whole) and of -l' (stepwise), without label smoothing
 
     This is measured in eval mode and, if a norm uses running statistics, also with batch
-    statistics. These pool over the tokens in the call, so a token depends on the rest of its
-    sentence when the whole sentence is processed at once, but not step by step.
+    statistics. These pool over the tokens of the call, so a token depends on the rest of its
+    sentence if the whole sentence is processed at once, but not if it is processed step by step.
     """
     permuted = built.generator("stepwise").permutation(built.number("valid"))
     sentences = np.sort(permuted[:DECODED]).tolist()

@@ -1,9 +1,9 @@
-"""A norm by itself, outside any model.
+"""Examines a norm by itself, outside any model.
 
-`contract.py` has the questions that `normlab norm check` asks; `new_norm.py` writes the files of a
-new norm. Both, and the other folders, measure with these:
+`contract.py` has the questions that `normlab norm check` asks, and `new_norm.py` writes the files
+of a new norm. The contract and the other folders measure with these files:
 
-    bare_norm.py        an option's norm, new or trained
+    bare_norm.py        the norm of an option, new or trained
     example_norm.py     the same at the width of the articles' example tensor
     norm_calls.py       calls with fixed random draws, and comparisons of outputs
     padding_effect.py   what padding changes

@@ -11,13 +11,13 @@ from normlab.inspection.norm.norm_calls import call, fixed_seed, normal
 from normlab.norms.base import Norm
 from normlab.norms.model_norms import ModelNorms
 
-STEPS = 12  # steps of a run: enough for all phases to end
+STEPS = 12  # steps of a run, which are enough for all phases of a norm to end
 VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
 """A mask of the real tokens in four sequences."""
 
 
 class BareNorm:
-    """A norm, new or trained, in float64; each call returns a fresh copy."""
+    """A norm, new or trained, in float64. Each method returns a new copy."""
 
     width = 64
 
@@ -40,7 +40,7 @@ class BareNorm:
         return copy.deepcopy(self._trained[steps])
 
     def tokens(self, seed: int = 0) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """Return four sequences of 2 to 6 tokens, padded to 6, and which tokens are real."""
+        """Return four sequences of 2 to 6 tokens, padded to 6, and a mask of the real tokens."""
         return self.values(*VALID.shape, seed=seed), VALID.clone()
 
     def values(self, *shape: int, seed: int = 0) -> Float[Tensor, "B P D"]:
@@ -49,12 +49,12 @@ class BareNorm:
 
 
 def varied_loss(y: Tensor) -> Tensor:
-    """Return a loss that normalization cannot make constant, unlike a plain sum."""
+    """Return a loss that, unlike a sum, normalization cannot make constant."""
     return (y * y.detach().cos()).sum()
 
 
 def train_step(norm: Norm, number: int) -> tuple[Tensor, Tensor]:
-    """Train on one batch; return the output and the gradient of the input at real tokens."""
+    """Train on one batch. Return the output and the gradient of the input, at real tokens."""
     norms = ModelNorms(nn.Sequential(norm))
     norms.begin_step(number, STEPS)
     x = normal(*VALID.shape, norm.dim, seed=number).requires_grad_()

@@ -1,7 +1,7 @@
 """The norm contract: what the rest of the package assumes about every norm.
 
 `normlab norm check` asks these questions, and the tests ask them about every option of
-`configs/norm`. `contract_measures.py` measures; this file has what must be true, and what to do if
+`configs/norm`. `contract_measures.py` measures; this file says what must be true, and what to do if
 it is not.
 """
 
@@ -21,7 +21,7 @@ from normlab.norms.layer import TokenNorm
 from normlab.norms.running import RunningNorm
 
 BATCH, POSITION, FEATURE = AXES
-# relative to the largest output: how close running averages get to the batch's values
+# how close running averages must get to the statistics of the batch, relative to the largest output
 _SETTLED = 0.01
 
 
@@ -36,7 +36,10 @@ def require(holds: object, otherwise: str) -> None:
 
 
 def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
-    """Yield each contract question's name and finding: `broken` after Broken or another error."""
+    """Yield the name and the finding of each question of the contract.
+
+    The finding is `broken` if the question raises Broken or any other error.
+    """
     file = inspect.getfile(type(norm.new()))
     for each in questions("norm"):
         try:
@@ -117,7 +120,7 @@ def padding(norm: BareNorm) -> str:
 
 @question("independent", of="norm")
 def independent(norm: BareNorm) -> str:
-    """In eval, does an output depend on its batch and its whole sequence exactly as declared?"""
+    """In eval, does an output depend on the batch and on the whole sequence as declared?"""
     bare, depends = norm.new(), measures.dependence_on_others_in_eval(norm)
     flags = {
         "batch_independent": ("alone", bare.batch_independent, depends.alone),
@@ -136,7 +139,7 @@ def independent(norm: BareNorm) -> str:
 
 @question("gradient", of="norm")
 def gradient(norm: BareNorm) -> str:
-    """Do the input and all parameters get a finite gradient that is exact if declared so?"""
+    """Do the input and all parameters get a finite gradient, which is exact if declared to be?"""
     gradients = measures.gradients_by_name(norm)
     idle = _listed(name for name, gradient in gradients.items() if gradient is None)
     require(
@@ -161,9 +164,9 @@ def gradient(norm: BareNorm) -> str:
 def formula(norm: BareNorm) -> str | Finding:
     """Is the norm's `formula` used both in training and in eval?
 
-    With momentum 1 the running statistics are the batch's, so eval repeats the training output. If
-    a norm trains with a different formula, eval repeats it after enough steps on one batch.
-    Replacing the formula must change both outputs.
+    With momentum 1, the running statistics are those of the batch, so eval repeats the output of
+    training. If a norm trains with a different formula, eval repeats it after enough steps on one
+    batch. If the formula is replaced, both outputs must change.
     """
     kind = type(norm.new())
     if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:

@@ -1,6 +1,6 @@
-"""Measurements for the questions of the norm contract. `contract.py` decides what must be true.
+"""Measures a norm for the questions of the contract; `contract.py` says what must be true.
 
-Iterators measure one case at a time, so that nothing is measured after a violation.
+The iterators measure one case at a time, so that nothing more is measured after a violation.
 """
 
 import copy
@@ -34,7 +34,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 class Output(NamedTuple):
-    """The output of a new norm for an input of some shape, `[B, P, D]`."""
+    """What a new norm returns for an input of some shape `[B, P, D]`."""
 
     input_shape: torch.Size
     shape: torch.Size
@@ -43,7 +43,7 @@ class Output(NamedTuple):
 
 
 def outputs_by_shape(norm: BareNorm) -> Iterator[Output]:
-    """Yield what a new norm returns for several, for single and for very short sequences."""
+    """Yield what a new norm returns for a batch, for one sequence, and for single tokens."""
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
@@ -52,14 +52,14 @@ def outputs_by_shape(norm: BareNorm) -> Iterator[Output]:
 
 
 def finite_for_constants(norm: BareNorm) -> Iterator[tuple[float, bool]]:
-    """Yield values, and whether the output is finite if the whole input has this value."""
+    """Yield values, each with whether the output is finite if all inputs have this value."""
     for value, training in product((0.0, 3.0), (True, False)):
         x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
         yield value, bool(call(norm.new().train(training), x).isfinite().all())
 
 
 def output_dtypes(norm: BareNorm) -> Iterator[tuple[torch.dtype, torch.dtype]]:
-    """Yield dtypes of an input, and the output's."""
+    """Yield dtypes of an input, each with the dtype of the output."""
     x, valid = norm.tokens()
     for dtype in DTYPES:
         bare = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
@@ -76,8 +76,8 @@ class UnderBf16(NamedTuple):
 def under_bf16(norm: BareNorm) -> UnderBf16:
     """Compare the outputs for the same values near 300 in bf16 and in float32.
 
-    There, bf16 values are 2 apart, which is too coarse for statistics of values with a deviation of
-    3.
+    Near 300, bf16 values are 2 apart, which is too coarse for statistics of values with a standard
+    deviation of 3.
     """
     x, valid = norm.tokens()
     bare, exact = norm.new(torch.float32), norm.new(torch.float32)
@@ -90,7 +90,7 @@ def under_bf16(norm: BareNorm) -> UnderBf16:
 
 
 def affecting_axes(norm: BareNorm) -> set[str]:
-    """Return the axes of the values that an output depends on, before and after training."""
+    """Return the axes along which an output depends on other values, before or after training."""
     norms = (norm.new(), norm.trained())
     return {
         AXIS_OF[influence]
@@ -100,7 +100,10 @@ def affecting_axes(norm: BareNorm) -> set[str]:
 
 
 class PaddingChange(NamedTuple):
-    """Values of real tokens that padding changes, and whether padding gets a gradient."""
+    """What padding changes in one mode: outputs, gradients or statistics of real tokens.
+
+    `leaked` is whether padding gets a gradient.
+    """
 
     mode: str
     changed: list[str]
@@ -108,7 +111,7 @@ class PaddingChange(NamedTuple):
 
 
 def changes_by_padding(norm: BareNorm) -> Iterator[PaddingChange]:
-    """Yield what increasing amounts of padding change, in training and in eval."""
+    """Yield what padding changes in training and in eval, for increasing amounts of padding."""
     x = norm.values(4, 5)
     real = torch.ones(4, 5, dtype=torch.bool)
     for bare, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
@@ -125,14 +128,14 @@ def changes_by_padding(norm: BareNorm) -> Iterator[PaddingChange]:
 
 
 class InEval(NamedTuple):
-    """Whether a sequence has a different output in eval if it is alone, or if it is decoded."""
+    """Whether the output for a sequence in eval changes if it is alone, or fed token by token."""
 
     alone: bool
     token_by_token: bool
 
 
 def dependence_on_others_in_eval(norm: BareNorm) -> InEval:
-    """Compare the outputs for a batch with those for single sequences and for single tokens."""
+    """Compare the output for a batch in eval with single sequences and with single tokens."""
     bare = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
     whole = run_copy(bare, x, valid)[valid]
@@ -163,16 +166,16 @@ def has_exact_gradient(norm: BareNorm) -> bool:
 
 
 class BothModes(NamedTuple):
-    """The outputs for one batch in training, then in eval."""
+    """The outputs for one batch in training, and afterwards in eval."""
 
     training: Tensor
     in_eval: Tensor
 
 
 def outputs_in_both_modes(norm: BareNorm, x: Tensor, *, doubled: str | None = None) -> BothModes:
-    """Return the outputs with momentum 1: the running statistics are then the batch's.
+    """Return the outputs with momentum 1, so that the running statistics are those of the batch.
 
-    The method named by `doubled` returns twice its value.
+    If `doubled` names a method, that method returns twice its value.
     """
     bare = norm.new()
     if bare.ramps:
@@ -189,7 +192,7 @@ def outputs_in_both_modes(norm: BareNorm, x: Tensor, *, doubled: str | None = No
 
 
 def settled_outputs(norm: BareNorm, x: Tensor) -> BothModes:
-    """Return the outputs after many late steps of a run on this batch."""
+    """Return the outputs after many steps at the end of a run on this batch."""
     bare = norm.new()
     _use_biased_variance(bare)
     norms = ModelNorms(nn.Sequential(bare))
@@ -208,14 +211,14 @@ def _use_biased_variance(norm: Norm) -> None:
 
 
 class FormulaUse(NamedTuple):
-    """Whether a norm uses its formula in training, and in eval."""
+    """Whether a norm uses its formula in training, and whether it does in eval."""
 
     training: bool
     eval: bool
 
 
 def formula_use(norm: BareNorm, x: Tensor) -> FormulaUse:
-    """Return whether the output in training and in eval changes if the norm's formula does.
+    """Return in which modes the output changes if the norm's formula does.
 
     A norm with running statistics may use its `training_formula` in training.
     """
@@ -229,7 +232,7 @@ def formula_use(norm: BareNorm, x: Tensor) -> FormulaUse:
 
 
 def changed_by_eval(norm: BareNorm) -> list[str]:
-    """Return the names of the tensors that a forward in eval changes."""
+    """Return the names of the tensors that a forward pass in eval changes."""
     bare = norm.trained().eval()
     before = _state(bare)
     run(bare, *norm.tokens(STEPS + 1))
@@ -237,10 +240,11 @@ def changed_by_eval(norm: BareNorm) -> list[str]:
 
 
 class Resumed(NamedTuple):
-    """The differences between a norm that was saved after a step and loaded, and the saved one.
+    """How a norm that was saved after a step and loaded differs from the one that was saved.
 
-    `step` is the first step whose output or gradient differs, or None; `tensors` are those of the
-    state dict that differ three steps later, `in_eval` whether the output in eval does.
+    `step` is the first later step whose output or gradient differs, or None if none does. `tensors`
+    are the entries of the state dict that differ after three more steps, and `in_eval` is whether
+    the output in eval then differs.
     """
 
     saved_after: int
@@ -250,7 +254,7 @@ class Resumed(NamedTuple):
 
 
 def resumed(norm: BareNorm) -> Iterator[Resumed]:
-    """Yield the differences for norms saved early and late in a run."""
+    """Yield the differences for norms that were saved early and late in a run."""
     for stop in (3, STEPS - 3):
         saved, loaded = norm.trained(stop), norm.new()
         loaded.load_state_dict(copy.deepcopy(saved.state_dict()))
@@ -269,7 +273,10 @@ def resumed(norm: BareNorm) -> Iterator[Resumed]:
 
 
 class StatisticsEffects(NamedTuple):
-    """The tensors changed by a pass with batch statistics, by recalibration, and after its end."""
+    """The names of the tensors that change in a pass with batch statistics, and in recalibration.
+
+    `not_restored` are those that are still changed after the end of recalibration.
+    """
 
     by_bypass: list[str]
     by_recalibration: list[str]

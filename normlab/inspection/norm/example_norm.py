@@ -11,16 +11,16 @@ from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 from normlab.norms.ramp import Clock
 
-# `explain` shows a norm that does not pool at first at this step of a long run
 HALF_WAY, LONG_RUN = 500, 1000
+"""The step, and the length of the run, at which `explain` shows a norm that pools only later."""
 
 
 @dataclass(frozen=True)
 class ExampleNorm:
     """An option of `configs/norm` at a width of 4.
 
-    `settings` are the values in its config, `changed` the values replaced to fit the width. The
-    norm is shown at `step` of a 1000-step run; 0 means outside a run.
+    `settings` are the values in its config, and `changed` are those that were replaced to fit the
+    width. The norm is shown at `step` of a run of 1000 steps, or outside a run if `step` is 0.
     """
 
     option: Option
@@ -41,9 +41,10 @@ class ExampleNorm:
 def example_norm(option: Option) -> ExampleNorm:
     """Return an option's norm at a width of 4.
 
-    If the norm rejects that width (group norm's 8 groups do not divide 4), one integer setting is
-    replaced by the first value that fits. Half the width is tried first, because group norm with
-    one feature per group would erase all values. Raises the norm's own error if nothing fits.
+    If the norm does not accept that width (8 groups of group norm do not divide it), one integer
+    setting is replaced by the first value that fits. Half the width is tried first, because group
+    norm with one feature per group would erase all values. If nothing fits, the error of the norm
+    is raised.
     """
     node = option_settings("norm", option.name, "norm")
     settings = {name: value for name, value in node.items() if not name.startswith("_")}

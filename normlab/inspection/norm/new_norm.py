@@ -1,4 +1,4 @@
-"""The files of a new norm: a module with its formula, and its config.
+"""Writes the files of a new norm: a module with its formula, and its config.
 
 Nothing here imports torch.
 """
@@ -56,10 +56,10 @@ eps: 1.0e-5  # say what it is; annotate a new name with its range in the norm's 
 
 
 def write_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
-    """Write the files of a norm that divides by the root mean square. Return module and config.
+    """Write the module and the config of a norm that divides by the root mean square.
 
-    They are written to a folder or, without one, into this checkout of normlab. Raises UserError
-    for a name that cannot be a norm's, or that is already taken.
+    They are written to a folder or, without one, into this checkout of normlab. Returns their
+    paths. Raises UserError if the name cannot be used for a norm, or if it is already taken.
     """
     if not _NAME.fullmatch(name) or name in _WORDS:
         rule = "at most 40 lowercase letters, digits and _, beginning with a letter, no keyword"
@@ -83,7 +83,7 @@ def write_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
 
 
 def files_of_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
-    """Return the paths of a norm's file and config, in a folder or in a checkout of normlab."""
+    """Return the paths of a norm's module and config, in a folder or in a checkout of normlab."""
     if folder is not None:
         return folder / f"{name}.py", folder / "norm" / f"{name}.yaml"
     package = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""Calls a norm outside any model, with fixed random draws, and compares outputs."""
+"""Calls norms outside any model, with fixed random draws, and compares their outputs."""
 
 import contextlib
 import copy
@@ -18,7 +18,7 @@ _ROUNDING = 1e-9  # far above the effect of summation order in float64
 
 @contextlib.contextmanager
 def fixed_seed() -> Iterator[None]:
-    """Fix the CPU's random seed inside the context; restore the random state afterwards."""
+    """Fix the random seed of the CPU inside the context, and restore the state afterwards."""
     former = torch.get_rng_state()
     torch.default_generator.manual_seed(0)
     try:
@@ -34,7 +34,7 @@ def normal(*shape: int, seed: int) -> Tensor:
 
 
 def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:
-    """Return the norm's output, with the same random draws each time.
+    """Return the output of a norm, with the same random draws in each call.
 
     All tokens are real if `valid` is None.
     """
@@ -48,18 +48,18 @@ def all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
 
 
 def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the norm's output without a gradient. In training mode its statistics are updated."""
+    """Return the output of a norm without a gradient. In training mode, statistics are updated."""
     with torch.no_grad():
         return call(norm, x.clone(), valid)
 
 
 def run_copy(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the output of a copy of the norm, so that the norm itself stays unchanged."""
+    """Return the output of a copy of a norm, so that the norm itself is not changed."""
     return run(copy.deepcopy(norm), x, valid)
 
 
 def trained_on(norm: Norm, *batches: Tensor) -> Norm:
-    """Return a copy of the norm, trained on these batches, in eval mode."""
+    """Return a copy of a norm in eval mode that was trained on these batches."""
     other = copy.deepcopy(norm).train()
     for batch in batches:
         run(other, batch)
@@ -67,7 +67,7 @@ def trained_on(norm: Norm, *batches: Tensor) -> Norm:
 
 
 def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the outputs when positions are fed one at a time, as in decoding."""
+    """Return the outputs if positions are fed one at a time, as in decoding."""
     real = all_real(x) if valid is None else valid
     with torch.no_grad():
         steps = range(x.shape[1])
@@ -88,11 +88,11 @@ def affected(norm: Norm, x: Tensor, place: tuple[int, ...], before: Tensor) -> T
 
 
 def differ(before: Tensor, after: Tensor) -> bool:
-    """Return whether two results differ by more than rounding, or one is not finite."""
+    """Return whether two results differ by more than rounding, or whether one is not finite."""
     limit = _ROUNDING * (1 + before.abs().max())
     return not bool((before - after).abs().max() <= limit)
 
 
 def running_tables(norm: Norm) -> dict[str, Tensor]:
-    """Return the buffers of running statistics (not copies) by name, or {} if there are none."""
+    """Return the buffers of running statistics by name, not copied; {} if there are none."""
     return norm.tables if isinstance(norm, RunningNorm) else {}

@@ -1,4 +1,4 @@
-"""Measures what padding changes in a norm outside any model: outputs, gradients, statistics."""
+"""Measures how padding affects a norm outside any model: outputs, gradients and statistics."""
 
 import copy
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from normlab.norms.tokens import Tokens
 
 
 class Padded(NamedTuple):
-    """Outputs and gradients at real tokens, all statistics, and the gradient at padding."""
+    """The outputs and gradients at real tokens, all statistics, and the gradient at padding."""
 
     outputs: Float[Tensor, "real D"]
     gradients: Float[Tensor, "real D"]
@@ -32,9 +32,9 @@ def with_padding(
     rows: int = 0,
     value: float = 0.0,
 ) -> Padded:
-    """Run a copy of a norm with padding set to `value`, and with extra columns and rows of padding.
+    """Run a copy of a norm with more columns and rows of padding, and all padding set to `value`.
 
-    If `valid` is None, all tokens are real and the norm gets no mask, as with images.
+    If `valid` is None, all tokens are real and the norm gets no mask, as for images.
     """
     other, real = copy.deepcopy(norm), all_real(x) if valid is None else valid
     filled = x.masked_fill(~real[..., None], value)

@@ -1,7 +1,7 @@
 """Finds what a norm pools over and depends on, by changing one input value at a time.
 
-A block has samples x tokens x features. A cell is one of its values, with a `CellIndex` from 0. A
-`Dependence` has, per output cell, the input cells that it depends on.
+A block has samples x tokens x features. A cell is one of its values; its `CellIndex` counts from 0.
+A `Dependence` says for each output cell which input cells it depends on.
 """
 
 from collections.abc import Set
@@ -22,7 +22,7 @@ CellIndex = tuple[int, int, int]
 """`(sample, token, feature)`."""
 Dependence = Bool[Tensor, "S T F s t f"]
 Influence = Literal["own token", "earlier tokens", "later tokens", "other samples"]
-"""Values that an output may depend on besides its own."""
+"""Values that an output may depend on besides the input at its own place."""
 
 AXIS_OF: dict[Influence, Axis] = {
     "own token": "feature",
@@ -30,14 +30,14 @@ AXIS_OF: dict[Influence, Axis] = {
     "later tokens": "position",
     "other samples": "batch",
 }
-"""The axis that a norm pools over if its outputs depend on an influence."""
+"""The axis that a norm pools over if its outputs depend on these values."""
 
 
 def dependence(norm: Norm, *, features: int | None = None) -> Dependence:
-    """Return the input cells that each output cell depends on, even in its last bit.
+    """Return which input cells affect each output cell, even in its last bit.
 
     Inputs are changed one by one, without relying on what the norm declares, so the result also
-    shows how group norm splits features. If given, only the first `features` are changed.
+    shows how group norm splits features. If `features` is set, only the first ones are changed.
     """
     x = normal(*SHAPE[:2], norm.dim, seed=7)
     before = run_copy(norm, x)
@@ -48,12 +48,12 @@ def dependence(norm: Norm, *, features: int | None = None) -> Dependence:
 
 
 def dependence_in_eval(norm: Norm) -> Dependence:
-    """Return the same for a copy of the norm in eval mode, trained on one batch."""
+    """Return the dependence of a copy of the norm in eval mode that was trained on one batch."""
     return dependence(trained_on(norm, normal(*SHAPE, seed=7)))
 
 
 def influences(cells: Dependence) -> list[Influence]:
-    """Return what outputs depend on besides their own value."""
+    """Return which other values the outputs depend on."""
     sample, token, feature, from_sample, from_token, from_feature = cells.nonzero().T
     same = sample == from_sample
     depends: dict[Influence, Tensor] = {
@@ -66,16 +66,16 @@ def influences(cells: Dependence) -> list[Influence]:
 
 
 def by_axes(pools: Set[str]) -> Dependence:
-    """Return which cells share statistics: cells that differ only along the pooled axes."""
+    """Return which cells share statistics: those that differ only along the pooled axes."""
     sizes = zip(AXES, SHAPE, strict=True)
     same = [torch.ones(n, n) if axis in pools else torch.eye(n) for axis, n in sizes]
     return torch.einsum("Ss,Tt,Ff->STFstf", *same).bool()
 
 
 def pooled_cells(norm: Norm, dependences: Dependence) -> Dependence:
-    """Return which cells of each cell's declared group actually affect its output.
+    """Return which cells of a cell's declared group actually affect its output, for each cell.
 
-    A cell that no other cell affects, because the norm uses running statistics, keeps its group.
+    If no other cell affects it, because the norm uses running statistics, the group is returned.
     """
     group = by_axes(norm.pools)
     part = group & (dependences | by_axes(frozenset()))
@@ -84,6 +84,6 @@ def pooled_cells(norm: Norm, dependences: Dependence) -> Dependence:
 
 
 def distinct_groups(cells: Dependence) -> list[list[CellIndex]]:
-    """Return the distinct groups, ordered by first cell, each as a sorted list of cells."""
+    """Return the distinct groups of cells, ordered by their first cells; each group is sorted."""
     rows = [tuple(map(tuple, row.nonzero().tolist())) for row in cells.flatten(0, 2)]
     return [list(row) for row in dict.fromkeys(rows)]

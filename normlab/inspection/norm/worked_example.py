@@ -1,8 +1,8 @@
-"""Measures what a norm computes on the articles' tensor: groups, statistics, stored values.
+"""Measures what a norm computes on the articles' tensor: groups, statistics and stored values.
 
 The statistics of a group are computed twice: directly, as the mean and variance of its values, and
-from the module's output. Within a group the output is a straight line in the input: the input
-at which it is 0 is the subtracted center, and the inverse of its slope is the divisor.
+from the output of the module. Within a group, the output is a linear function of the input: the
+input at which it is 0 is the center that the norm subtracts, and its inverse slope is the divisor.
 """
 
 import math
@@ -30,7 +30,7 @@ from normlab.inspection.norm.pooling import (
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 
-FULL_WIDTH = 512  # the width at which parameters and buffers are counted
+FULL_WIDTH = 512  # the width for which parameters and buffers are counted
 _CLOSE = 1e-6
 
 
@@ -43,10 +43,10 @@ class FittedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkedGroup:
-    """Cells that share statistics, with their values and the values' mean and variance.
+    """Cells that share statistics, with their values and the mean and variance of the values.
 
-    `line` is what a new norm computes from the values in training, `line_in_eval` what it computes
-    in eval after this one batch; None if the output is not a straight line.
+    `line` is what a new norm computes from the values in training, and `line_in_eval` what it
+    computes in eval after this single batch. They are None if the output is not a straight line.
     """
 
     cells: list[CellIndex]
@@ -58,19 +58,19 @@ class WorkedGroup:
 
 
 class Stored(NamedTuple):
-    """A norm's parameters and the buffers that it saves, by name."""
+    """The parameters of a norm, and the buffers that it saves, by name."""
 
     parameters: Mapping[str, Tensor]
     buffers: Mapping[str, Tensor]
 
 
 class WorkedExample(NamedTuple):
-    """The measurements of a norm: its groups on the articles' tensor, and what it depends on.
+    """What was measured of a norm: its groups on the articles' tensor, and what it depends on.
 
-    `cells` are those that share statistics. `influences` are what an output depends on in training,
-    `influences_in_eval` in eval. `padding_counts` has the values of `padding` with which padding
-    changes the outputs of real tokens, or an empty string for a norm without that setting.
-    `stored` are its parameters and saved buffers at full width.
+    `cells` says which cells share statistics. An output depends on `influences` in training, and on
+    `influences_in_eval` in eval. `padding_counts` has the values of the setting `padding` with
+    which padding changes the outputs of real tokens, or an empty string if it does so in a norm
+    without this setting. `stored` has its parameters and saved buffers at full width.
     """
 
     shown: ExampleNorm
@@ -109,7 +109,10 @@ def worked_example(option: Option) -> WorkedExample:
 
 
 def padding_that_counts(shown: ExampleNorm, norm: Norm) -> list[str]:
-    """Return the values of `padding` with which padding changes real tokens ("" without any)."""
+    """Return the values of `padding` with which padding changes the outputs of real tokens.
+
+    For a norm without this setting, the value is "".
+    """
     norms = {"": norm}
     if "padding" in shown.settings:
         values = get_args(get_type_hints(type(norm).__init__)["padding"])
@@ -119,13 +122,13 @@ def padding_that_counts(shown: ExampleNorm, norm: Norm) -> list[str]:
 
 
 def stored(norm: Norm) -> Stored:
-    """Return what a norm stores."""
+    """Return the parameters of a norm and the buffers that it saves."""
     buffers = {name: x for name, x in norm.named_buffers() if name in norm.state_dict()}
     return Stored(dict(norm.named_parameters()), buffers)
 
 
 def worked_groups(norm: Norm, cells: Dependence) -> list[WorkedGroup]:
-    """Run the articles' tensor through a new norm, and return its groups without duplicates."""
+    """Run the articles' tensor through a new norm, and return the distinct groups of its cells."""
     x = example_tensor()
     y, y_in_eval = run_copy(norm, x), run(trained_on(norm, x), x)
     worked = []
@@ -141,7 +144,7 @@ def worked_groups(norm: Norm, cells: Dependence) -> list[WorkedGroup]:
 
 
 def line_through(xs: Sequence[float], ys: Sequence[float]) -> FittedLine | None:
-    """Return the straight line through all points, or None if they are not on one."""
+    """Return the straight line through all points; None if they are not on a line."""
     low, high = xs.index(min(xs)), xs.index(max(xs))
     if xs[low] == xs[high] or ys[low] == ys[high]:
         return None

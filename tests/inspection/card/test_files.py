@@ -56,6 +56,6 @@ def test_replace_reports_the_commit_of_the_former_card(tmp_path, publish, capsys
     capsys.readouterr()
     assert publish(LATER, "--replace") == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "replaced:" in line)
-    assert line.startswith(f"replaced: {home}: published is the card of commit aaaaaaaaaa, ")
+    assert line.startswith(f"replaced: {home}: the published card is from commit aaaaaaaaaa, ")
     assert read_card(home / "card.json").content["environment"]["commit"] == LATER
     assert not manifest.problems(tmp_path / "results")
