@@ -13,8 +13,8 @@ from normlab.inspection.norm.norm_calls import run
 def identity() -> list[CheckFinding]:
     """Is there a scale and shift for each feature that undoes a norm on a given batch?
 
-    For batch norm these are its standard deviation and mean. For layer norm they are fitted by
-    least squares for each feature; what remains is relative to the spread of the input.
+    They are fitted by least squares for each feature. For batch norm, they are the standard
+    deviation and the mean. The remaining error is relative to the spread of the input.
     """
     x = draw_tokens(32, 16)
     flat = x.flatten(0, 1)

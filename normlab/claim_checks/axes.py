@@ -1,4 +1,4 @@
-"""What the articles' norms pool over, according to their worked example, code and text."""
+"""Checks of what the articles' norms pool over, by their worked example, code and table."""
 
 from torch import nn
 

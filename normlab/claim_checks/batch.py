@@ -1,4 +1,4 @@
-"""How an output depends on the rest of its batch, and whether a batch can be split."""
+"""Checks of how an output depends on the rest of its batch, and of splitting a batch."""
 
 import math
 import threading
@@ -31,12 +31,12 @@ from normlab.inspection.norm.norm_calls import call, one_by_one, run, run_copy
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 
-SETS = 50  # sets of batch mates, which the numbers in the ledger depend on
+SETS = 50  # the number of sets of batch mates; the numbers in the ledger depend on it
 
 
 @check("batch.alone")
 def alone() -> list[CheckFinding]:
-    """In eval, what does bn do with a single sentence, or with a longer one than in training?"""
+    """In eval, what does bn do with a single sentence, or with one longer than in training?"""
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
     bn, by_position = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
     by_batch = trained_norm("bn", eval_stats="batch")
@@ -74,7 +74,7 @@ def alone() -> list[CheckFinding]:
 
 
 def refusal_of(norm: Norm, x: Float[Tensor, "B P D"]) -> str:
-    """Return the message of a norm's error for an input, or "" if it accepts the input."""
+    """Return the message of the error that a norm raises for an input, or "" if it raises none."""
     try:
         run(norm, x)
     except UserError as error:
@@ -84,7 +84,7 @@ def refusal_of(norm: Norm, x: Float[Tensor, "B P D"]) -> str:
 
 @check("batch.generation")
 def generation() -> list[CheckFinding]:
-    """Does decoding token by token give a different output than the whole sentence?"""
+    """Does decoding token by token give a different output than processing the whole sentence?"""
     x = draw_tokens(1, 16)
     norms = {
         "bn with running statistics": trained_norm("bn"),
@@ -124,9 +124,9 @@ def half_batches() -> list[CheckFinding]:
 def split_gradients() -> list[CheckFinding]:
     """Do gradients change if a batch is split over processes, or over steps that accumulate them?
 
-    A linear layer is followed by a norm without running statistics; the loss is a fixed random
-    projection of the outputs, summed over the batch. Its gradient for the layer is compared with
-    the sum of the gradients of the parts.
+    A linear layer is followed by a norm that uses batch statistics. The loss is a fixed random
+    projection of the outputs, summed over the batch. Its gradient with respect to the layer's
+    weight is compared with the sum of the gradients over the parts of the batch.
     """
     x, target = draw_tokens(16, LENGTH), draw_tokens(16, LENGTH, seed=SEED + 2)
     generator = torch.Generator().manual_seed(SEED)
@@ -171,7 +171,7 @@ def order() -> list[CheckFinding]:
 
 
 def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-    """Normalize each half of a batch in its own thread, summing statistics over both halves."""
+    """Normalize the halves of a batch in two threads, with statistics summed over both halves."""
     together = threading.Barrier(2)
     sums: dict[int, Tensor] = {}
 
@@ -196,7 +196,7 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
 def computed_mates() -> list[CheckFinding]:
     """Do a sentence's values and attention change with the rest of its batch?
 
-    One sentence is batched with fifty different sets of 31 others, and attends only to itself.
+    One sentence, which attends only to itself, is batched with each of fifty sets of 31 others.
     """
     pool = draw_tokens(SETS * MATES + 1, LENGTH)
     sentence, others = pool[:1], pool[1:].reshape(SETS, MATES, LENGTH, WIDTH)

@@ -1,6 +1,6 @@
-"""Checks and their findings: how a number becomes evidence for a claim or against it.
+"""The decorator of checks, and functions that turn a number into evidence for or against a claim.
 
-A `Finding` has a verdict on a norm or a model, a `CheckFinding` supports or contradicts a claim.
+A `Finding` has a verdict on a norm or a model; a `CheckFinding` supports or contradicts a claim.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from normlab.findings.question import question
 from normlab.findings.relative_change import percent
 
 check = partial(question, of="claim")
-"""Register a function as a check: `@check("padding.pollutes")`; it returns its findings."""
+"""Register a function that returns findings as a check: `@check("padding.pollutes")`."""
 
 
 def finding(
     name: str, statement: str, answer: str, *, holds: bool, **numbers: float
 ) -> CheckFinding:
-    """Return an answer as evidence: for the claim if the answer `holds`, against it otherwise.
+    """Return an answer as evidence for a claim if the statement `holds`, otherwise against it.
 
-    A claim's `only` selects findings by their `name`, which is unique within a check.
+    A claim can select findings by `name` with `only`; a name is unique within its check.
     """
     return CheckFinding(statement, answer, "supports" if holds else "contradicts", numbers, name)
 
@@ -46,7 +46,10 @@ def change_finding(
     because: str = "",
     **numbers: float,
 ) -> CheckFinding:
-    """Return evidence on whether an output changes, given its relative change, `share`."""
+    """Return evidence on whether an output changes, from its relative change `share`.
+
+    The evidence supports the claim if the output changes as `expected`.
+    """
     answer = f"changes by {percent(share)}" if exceeds_rounding(share) else "identical"
     return finding(
         name,
@@ -59,6 +62,6 @@ def change_finding(
 
 
 def values_in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
-    """Format values, separated by spaces, with a true minus and without a negative zero."""
+    """Format values, separated by spaces, with a minus sign (not a hyphen) and without -0."""
     texts = (f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
     return " ".join(texts).replace("-", "\u2212")

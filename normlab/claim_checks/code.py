@@ -1,4 +1,4 @@
-"""Runs the articles' code unchanged, and tests a fix where it fails."""
+"""Checks that run the articles' code unchanged, and test a fix where it fails."""
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ def shape_of(x: Tensor) -> str:
 
 @check("code.article_1")
 def article_1() -> list[CheckFinding]:
-    """Does the code of article 1, section 7, run?"""
+    """Does the code in section 7 of article 1 run?"""
     x = torch.randn(BATCH, LENGTH, HIDDEN, generator=torch.Generator().manual_seed(1))
     y = nn.LayerNorm(HIDDEN)(x)
     permuted = x.permute(0, 2, 1)
@@ -56,7 +56,7 @@ def article_1() -> list[CheckFinding]:
 
 @check("code.article_3")
 def article_3() -> list[CheckFinding]:
-    """Does the code of article 3, section 9, run, and what does its batch norm normalize over?"""
+    """Does the code in section 9 of article 3 run, and what does its batch norm normalize over?"""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(BATCH, LENGTH, HIDDEN, generator=generator)
     images = 3 + 2 * torch.randn(2, 64, 32, 32, generator=generator)

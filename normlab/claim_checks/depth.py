@@ -1,4 +1,4 @@
-"""How gradients pass through many layers before any training."""
+"""Checks of gradients in a deep model before any training."""
 
 import torch
 from jaxtyping import Float
@@ -14,9 +14,9 @@ from normlab.placements.pre import PreResidual
 
 DEPTH, WIDTH, HEADS, SENTENCES, LENGTH = 100, 32, 4, 4, 8
 VANISHES = 0.01
-"""A gradient vanishes if the lowest layer has less than this share of the highest layer's.
+"""A gradient vanishes if its norm in the lowest layer is below this fraction of the highest's.
 
-It explodes if the highest layer has less than this share of the lowest layer's.
+It explodes if its norm in the highest layer is below this fraction of the lowest's.
 """
 
 
@@ -32,10 +32,10 @@ class AttentionSublayer(nn.Module):
 
 
 def lowest_over_highest(kind: type[NormResidual], norm: str) -> float:
-    """Return the ratio of the lowest layer's gradient norm to the highest layer's, for 100 layers.
+    """Return the gradient norm in the lowest of 100 layers, divided by that in the highest.
 
-    A layer has attention and a feed-forward block, both with torch's default weights; the loss is
-    the cross-entropy of one linear output.
+    A layer has attention and a feed-forward block, both with torch's default weights. The loss is
+    the cross-entropy of a linear output layer.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)

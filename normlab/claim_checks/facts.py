@@ -1,4 +1,4 @@
-"""Counts the numbers that the articles quote about models."""
+"""Checks of facts about models that the articles quote."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 
 
 def parameters_of_bert_base() -> int:
-    """Return the number of parameters of BERT-base, which is built without any memory."""
+    """Return the number of parameters of BERT-base, without allocating memory for them."""
     with torch.device("meta"):
         parts = [nn.Embedding(rows, DIM) for rows in (VOCABULARY, POSITIONS, SEGMENTS)]
         parts += [nn.TransformerEncoderLayer(DIM, 12, 4 * DIM) for _ in range(LAYERS)]
@@ -46,16 +46,17 @@ def bert_base() -> list[CheckFinding]:
 
 
 def surveyed() -> dict[str, Any]:
-    """Return the norms of the surveyed classes of transformers. Raise OSError if there are none."""
+    """Return the survey of model classes in transformers. Raise OSError if there is no survey."""
     return {
         k: v for k, v in json.loads(SURVEY.read_text("utf-8"))["classes"].items() if "norms" in v
     }
 
 
 class TransformersNorms(NamedTuple):
-    """The number of model classes in transformers: all, and by the kind of norm that they have.
+    """The number of model classes in transformers, and how many have each kind of norm.
 
-    `layer_or_rms` have a layer norm or an RMS norm; `only_batch` have a batch norm and neither.
+    `layer_or_rms` counts those with a layer norm or an RMS norm, and `only_batch` those with a
+    batch norm but neither of these.
     """
 
     classes: int
@@ -91,7 +92,7 @@ def norms() -> list[CheckFinding]:
 
 
 class VisionNorms(NamedTuple):
-    """The number of families of vision models: all, by the kind of norm, and without a norm."""
+    """The number of families of vision models, with each kind of norm, and without a norm."""
 
     families: int
     by_kind: Counter[str]
@@ -99,7 +100,7 @@ class VisionNorms(NamedTuple):
 
 
 def norms_in_vision_models() -> VisionNorms:
-    """Count the norms of timm's smallest model of each family."""
+    """Count the families of timm's models by norm, judging by the smallest model of each."""
     rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
     by_kind = Counter(kind for row in rows for kind in row)
     return VisionNorms(len(rows), by_kind, sum(not row for row in rows))
@@ -119,9 +120,9 @@ def vision_norms() -> list[CheckFinding]:
 
 
 def placements_in_transformers() -> Counter[str]:
-    """Count where the blocks of the surveyed classes have norms.
+    """Count the surveyed classes by where their blocks have norms.
 
-    They start with one (`pre`), end with one (`post`), or do both (`both`).
+    Their blocks start with a norm (`pre`), end with one (`post`), or both (`both`).
     """
     return Counter(row["order"] for row in surveyed().values())
 

@@ -1,4 +1,4 @@
-"""Norms on images: shifts of an image, colours of a pixel, neighbouring pixels."""
+"""Checks of norms on images: shifts of an image, colours of a pixel, neighbouring pixels."""
 
 import math
 from collections.abc import Callable
@@ -33,14 +33,17 @@ def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
 
 
 def change_by_shift(layer: Callable[[PixelTokens], PixelTokens]) -> float:
-    """Return how far a layer's output for the first of four images is from following its shift."""
+    """Return how far a layer's output for an image differs from shifting with the image.
+
+    The image is the first of four.
+    """
     x = draw_normal(4, HEIGHT * HEIGHT, CHANNELS)
     with_shift = torch.cat([shifted(x[0])[None], x[1:]])
     return relative_change(layer(with_shift)[0], shifted(layer(x)[0]))
 
 
 class ChangesByShift(NamedTuple):
-    """How far outputs are from following a shift: by norm, and for a convolution.
+    """How far the outputs of norms and of a convolution differ from shifting with an image.
 
     `by_position` is the value for batch norm with statistics for each pixel.
     """
@@ -99,7 +102,7 @@ def shift() -> list[CheckFinding]:
 
 
 def convolved(x: PixelTokens) -> PixelTokens:
-    """Return square images after a convolution with kernels of 3 x 3, wrapped at the edge."""
+    """Return square images after a convolution with 3 x 3 kernels that wraps around the edges."""
     planes = x.transpose(1, 2).unflatten(2, (HEIGHT, HEIGHT))
     wrapped = functional.pad(planes, (1, 1, 1, 1), "circular")
     return (
@@ -114,8 +117,8 @@ PIXELS_APART = 4  # distance in pixels, in images of 8 x 8
 def local() -> list[CheckFinding]:
     """Are neighbouring pixels more alike than pixels four apart, in 1,797 images of digits?
 
-    The value is the mean absolute correlation of two pixels over the images; pixels that are the
-    same in all images do not count.
+    This is the mean absolute correlation of two pixels over the images, without pixels that are the
+    same in all images.
     """
     images = torch.from_numpy(read_bundled("digits").features).double().unflatten(1, (8, 8))
     near, far = (mean_correlation(images, apart) for apart in (1, PIXELS_APART))
@@ -132,7 +135,7 @@ def local() -> list[CheckFinding]:
 
 
 def mean_correlation(images: Float[Tensor, "N H W"], apart: int) -> float:
-    """Return the mean absolute correlation of pixels so many columns or rows apart."""
+    """Return the mean absolute correlation of pixels that are `apart` columns or rows apart."""
     z = images - images.mean(0)
     sd = z.square().mean(0).sqrt()
     z = z / torch.where(sd > 0, sd, math.nan)
@@ -144,7 +147,7 @@ def mean_correlation(images: Float[Tensor, "N H W"], apart: int) -> float:
 
 
 def change_of_other_channels(name: str) -> float:
-    """Return how much a norm's other channels change if the first is five times as large."""
+    """Return how much the other channels of a norm's output change if the first one is scaled by 5."""
     x = draw_normal(4, HEIGHT * HEIGHT, CHANNELS)
     other = x.clone()
     other[..., 0] *= 5

@@ -1,4 +1,4 @@
-"""The norms and values on which checks are computed.
+"""The norms and values that checks use.
 
 Seeds are fixed and everything is computed in float64, so the results are the same on every machine.
 """
@@ -30,7 +30,7 @@ def draw_normal(*shape: int, seed: int = SEED) -> Float[Tensor, "*shape"]:
 
 
 def draw_tokens(*shape: int, seed: int = SEED) -> Float[Tensor, "... D"]:
-    """Draw normal values; each feature has its own mean and spread, whatever the seed."""
+    """Draw normal values. The mean and spread of each feature are the same for every seed."""
     draw = torch.Generator().manual_seed(seed)
     features = torch.Generator().manual_seed(SEED)
     mean, spread = torch.randn(2, WIDTH, generator=features, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The articles' analogies as worked examples: marks of a class, and coaches."""
+"""Checks of the articles' analogies: the marks of a class, and coaches."""
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from normlab.inspection.norm.norm_calls import run
 
 
 def standardized(name: str) -> Float[Tensor, "3 3"]:
-    """Return a new norm's output for the marks."""
+    """Return the output of a new norm for the marks."""
     return run(new_norm(name, len(SUBJECTS)), marks_of_a_class())[0]
 
 

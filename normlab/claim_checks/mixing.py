@@ -1,4 +1,4 @@
-"""Along which axes the parts of a Transformer mix values."""
+"""Checks of the axes along which the parts of a Transformer mix values."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TokenBlock = Float[Tensor, "N L D"]
 
 
 def mixed(layer: Callable[[TokenBlock], TokenBlock]) -> set[str]:
-    """Return the axes along which an output depends on other inputs, from the Jacobian."""
+    """Return the axes along which an output depends on other inputs, according to the Jacobian."""
     x = draw_normal(SAMPLES, TOKENS, FEATURES)
     jacobian = torch.autograd.functional.jacobian(layer, x)
     assert isinstance(jacobian, Tensor)

@@ -1,4 +1,4 @@
-"""Training and inference: what a norm stores, and whether its output differs."""
+"""Checks of training and inference: what a norm stores, and whether its output differs."""
 
 import copy
 from typing import Any, NamedTuple
@@ -14,7 +14,10 @@ from normlab.norms.base import Norm
 
 
 def gap_between_modes(name: str, sequences: int) -> float:
-    """Return how much a trained norm's output for sequences of 16 tokens differs in eval."""
+    """Return how much the output of a trained norm differs between eval and training.
+
+    The input is this many sequences of 16 tokens.
+    """
     norm, x = trained_norm(name), draw_tokens(sequences, 16)
     return relative_change(run(norm, x), run(copy.deepcopy(norm).train(), x))
 
@@ -42,14 +45,14 @@ def mismatch() -> list[CheckFinding]:
 
 
 class SameBits(NamedTuple):
-    """Whether outputs in training equal, bit for bit, outputs in eval and for a single sentence."""
+    """Whether outputs in training equal those in eval and for single sentences, bit for bit."""
 
     in_eval: bool
     alone: bool
 
 
 def same_bits(norm: Norm) -> SameBits:
-    """Compare a norm's output for eight sentences in training with eval, and with each alone."""
+    """Compare a norm's output for eight sentences in training with eval and with single ones."""
     x = draw_tokens(8, 16)
     training = run(norm, x)
     in_eval = run(copy.deepcopy(norm).eval(), x)
@@ -79,9 +82,9 @@ class NormState(NamedTuple):
 
 
 def norm_state(norm: Norm) -> NormState:
-    """Return what a norm keeps, and whether it has two modes.
+    """Return the buffers that a norm saves, and whether its output differs in eval.
 
-    This updates its running statistics.
+    Its running statistics are updated.
     """
     x = draw_tokens(4, 8)
     saved = [name for name, _ in norm.named_buffers() if name in norm.state_dict()]
@@ -111,9 +114,9 @@ def buffers() -> list[CheckFinding]:
 
 
 class MeanDistances(NamedTuple):
-    """The distances of batch norm's running mean from one sentence's mean and from the mean of all.
+    """How far batch norm's running mean is from the mean of one sentence, and of many sentences.
 
-    It is the root mean square over features, in standard deviations of the tokens.
+    Distances are root mean squares over features, in standard deviations of the tokens.
     """
 
     one: float
@@ -142,13 +145,13 @@ def sentence() -> list[CheckFinding]:
 
 
 def stored_values(name: str, **values: Any) -> int:
-    """Return how many values a new norm stores in its buffers, without the number of updates."""
+    """Return how many values a new norm stores in its buffers, without the count of updates."""
     return sum(each.numel() for each in new_norm(name, **values).buffers() if each.dim())
 
 
 @check("modes.memory")
 def memory() -> list[CheckFinding]:
-    """How many values does batch norm store with one row per position, or one row for all?"""
+    """How many values does batch norm store with statistics per position, or for all positions?"""
     sizes = {n: stored_values("bn_position", num_positions=n) for n in (64, 128, 256)}
     one = stored_values("bn")
     listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())

@@ -1,4 +1,4 @@
-"""Which orderings of values a norm preserves."""
+"""Checks of which orders of values a norm preserves."""
 
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ from normlab.norms.base import Norm
 
 
 class Case(NamedTuple):
-    """A norm, and whether an article says that it keeps an order.
+    """A norm, and whether an article says that it `keeps` an order.
 
-    The order is that of a feature's values over samples (`over_samples`), or of a token's features.
+    This is the order of a feature's values over samples (`over_samples`) or of a token's features.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Return what the articles say about layer norm and batch norm."""
+    """Return the cases that the articles state for layer norm and batch norm."""
     ln, bn, weighted = new_norm("ln"), new_norm("bn"), new_norm("ln")
     generator = torch.Generator().manual_seed(SEED)
     weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
@@ -71,7 +71,7 @@ def order_kept() -> list[CheckFinding]:
 def order_over_time() -> list[CheckFinding]:
     """Which norm preserves the order of a feature's values over the positions of a sentence?
 
-    Tokens have four features, as in the articles' example; their values are normal.
+    Tokens have four features, as in the articles' example; the values are normally distributed.
     """
     x = draw_normal(64, 16, 4)
     findings = []
@@ -87,16 +87,23 @@ def order_over_time() -> list[CheckFinding]:
     return findings
 
 
-def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> tuple[float, float]:
-    """Return the share of pairs that keep their order, and the share of rows in which all do."""
+class KeptOrder(NamedTuple):
+    """The share of pairs that keep their order, and the share of rows in which all pairs do."""
+
+    pairs: float
+    rows: float
+
+
+def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> KeptOrder:
+    """Return how many pairs of entries in a row of x have the same order in y."""
     first, second = (each[:, :, None] > each[:, None] for each in (x, y))
     above = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
     same = (first == second)[:, above]
-    return float(same.double().mean()), float(same.all(-1).double().mean())
+    return KeptOrder(float(same.double().mean()), float(same.all(-1).double().mean()))
 
 
 def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
-    """Return Spearman's `rho`, averaged over rows, and the share of rows in the same order.
+    """Return Spearman's `rho`, averaged over rows, and `exact`, the share of rows in the same order.
 
     Without ties, rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the differences in rank.
     """

@@ -1,4 +1,4 @@
-"""The 999 of article 3: what layer norm turns it into, and what it does to attention."""
+"""Checks of the 999 of article 3: what layer norm turns it into, and how it affects attention."""
 
 import math
 
@@ -60,8 +60,8 @@ def words() -> list[CheckFinding]:
 def value_range() -> list[CheckFinding]:
     """In which range are the values of layer norm?
 
-    Of D values with mean 0 and variance 1, none exceeds sqrt(D - 1), the value of one outlier among
-    D - 1 equal values. The bound is tried on tokens with Cauchy-distributed values.
+    None of D values with mean 0 and variance 1 exceeds sqrt(D - 1), the value of an outlier among
+    D - 1 equal values. The bound is tested on tokens with Cauchy-distributed values.
     """
     of_999 = {width: float(words_after("ln", width)[0, 2]) for width in WORD_WIDTHS}
     tokens, exceeding = tokens_above_the_bound()
@@ -158,8 +158,8 @@ def softmax_values() -> list[CheckFinding]:
 def scale() -> list[CheckFinding]:
     """What happens to attention if all tokens become ten times as large?
 
-    One sentence of twelve tokens of width 64, with one draw of projections. A share is the largest
-    weight of a row, averaged over rows.
+    This uses a sentence of twelve tokens of width 64, with one draw of projections. A share is the
+    largest weight of a row, averaged over rows.
     """
     bare, bare_tenfold = attention_of("none", 1.0), attention_of("none", 10.0)
     ln, ln_tenfold = attention_of("ln", 1.0), attention_of("ln", 10.0)
@@ -189,9 +189,10 @@ def scale() -> list[CheckFinding]:
 def width() -> list[CheckFinding]:
     """Does the softmax saturate at widths of 4 to 768, with random query and key projections?
 
-    The first four features are the article's; 1 and 0.1 times normal values fill up the first two
-    tokens, 5 the third. Projections are drawn from N(0, 1 / width), so that they keep the size of a
-    token. A row is saturated if its largest weight is above 0.99. Means are over 50 draws.
+    The first four features are those of the article. The others are normal values in the first
+    token, 0.1 times normal values in the second, and 5 in the third. Projections are drawn from
+    N(0, 1 / width), so that they preserve the size of a token. A row is saturated if its largest
+    weight is above 0.99. Means are over 50 draws.
     """
     bare, ln = (
         [projected_attention(name, each) for each in WORD_WIDTHS] for name in ("none", "ln")
@@ -226,7 +227,7 @@ def width() -> list[CheckFinding]:
 
 
 def _numbers(name: str, by_width: list[Attended]) -> dict[str, float]:
-    """Return a norm's mean slope and share of saturated rows at each width."""
+    """Return the mean slope and the share of saturated rows with a norm, for each width."""
     return {
         f"{name}_{key}_{size}": float(value.mean())
         for size, each in zip(WORD_WIDTHS, by_width, strict=True)

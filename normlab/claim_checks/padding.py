@@ -1,4 +1,4 @@
-"""Padding in the statistics of a norm."""
+"""Checks of padding in the statistics of a norm."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,7 +23,7 @@ FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 @check("padding.pollutes")
 def pollutes() -> list[CheckFinding]:
-    """What are the statistics of 1 2 3 4 5 with five zeros of padding included or excluded?"""
+    """What are the statistics of 1 2 3 4 5 if five zeros of padding are included or excluded?"""
     padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
     torchs = nn.BatchNorm1d(1, momentum=1.0).double()
     torchs(padded[:, None])
@@ -57,7 +57,7 @@ def pollutes() -> list[CheckFinding]:
 
 
 def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, float]:
-    """Return batch norm's mean and variance of values whose second half is padding."""
+    """Return the mean and variance that batch norm computes if the second half is padding."""
     norm = new_norm("bn", padding=padding)
     valid = (torch.arange(len(padded)) < len(FIVE))[None]
     run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
@@ -87,7 +87,7 @@ def spares() -> list[CheckFinding]:
 
 
 def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B 5"]]:
-    """Draw tokens for sentences of these lengths, padded to five with zeros, with their mask."""
+    """Draw tokens for sentences of these lengths, padded with zeros to five, and their mask."""
     real = torch.arange(5)[None] < torch.tensor(lengths)[:, None]
     x = draw_tokens(len(lengths), 5)
     return x.masked_fill(~real[..., None], 0.0), real
@@ -97,8 +97,8 @@ def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B
 def batch_of_three() -> list[CheckFinding]:
     """What does padding do in the article's batch of three sentences?
 
-    Statistics are taken over all tokens (`bn`) or one position (`bn_position`, the article's
-    reading), with padding counted or left out.
+    Statistics are taken over all tokens (`bn`) or over one position (`bn_position`, as the article
+    reads batch norm), with padding included or excluded.
     """
     x, real = padded_batch(*(len(sentence.split()) for sentence in BATCH_OF_THREE))
     cells, empty = real.numel(), int((~real).sum())
@@ -142,7 +142,7 @@ def batch_of_three() -> list[CheckFinding]:
 
 
 def change_if_counted(name: str, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> float:
-    """Return how much a norm's output at real tokens changes if padding counts."""
+    """Return how much a norm's output at real tokens changes if padding is included."""
     counted, left_out = (
         run(new_norm(name, padding=how), x, real) for how in ("include", "exclude")
     )
@@ -153,7 +153,8 @@ def change_if_counted(name: str, x: Float[Tensor, "B P D"], real: Bool[Tensor, "
 def position_3() -> list[CheckFinding]:
     """Does padding change real tokens at position 3 of [A, B, C, PAD, PAD], [X, Y, PAD, PAD, PAD]?
 
-    The article counts from 0 here, as its mean (PAD + PAD) / 2 shows, and pools one position.
+    The article counts positions from 0 here, as its mean (PAD + PAD) / 2 shows, and pools over one
+    position.
     """
     x, real = padded_batch(3, 2)
     at_3 = int(real[:, 3].sum())
@@ -187,8 +188,8 @@ def position_3() -> list[CheckFinding]:
 def shares_of_padding() -> list[CheckFinding]:
     """How do mean and variance depend on the share of padding?
 
-    With a share p of zeros, a feature of mean m and variance v gets the mean (1 - p) m and the
-    variance (1 - p) v + p (1 - p) m^2.
+    With a share p of zeros, the mean m of a feature becomes (1 - p) m, and its variance v becomes
+    (1 - p) v + p (1 - p) m^2.
     """
     tokens = draw_tokens(1, 40)
     m, v = tokens.mean((0, 1)), tokens.var((0, 1), correction=0)
@@ -216,7 +217,7 @@ def shares_of_padding() -> list[CheckFinding]:
 def moments_with_zeros(
     tokens: Float[Tensor, "1 P D"], zeros: int
 ) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
-    """Return the mean and variance by which batch norm normalizes tokens, if zeros count too."""
+    """Return the mean and variance by which batch norm normalizes tokens if zeros are included."""
     number = tokens.shape[1]
     x = torch.cat([tokens, torch.zeros(1, zeros, WIDTH, dtype=torch.float64)], dim=1)
     real = (torch.arange(zeros + number) < number)[None]
@@ -227,7 +228,7 @@ def moments_with_zeros(
 
 @check("padding.zero")
 def zero() -> list[CheckFinding]:
-    """Are padded positions, filled with zeros, still zero after a norm?"""
+    """Are padded positions, which are filled with zeros, still zero after a norm?"""
     x, real = padded_batch(3, 2)
     shift = draw_tokens(1)[0]
     findings = []

@@ -1,7 +1,8 @@
-"""How words are distributed over the positions of a sentence, and how long sentences are.
+"""Checks of how words are distributed over the positions of a sentence, and of sentence lengths.
 
-`python scripts/positions.py` counts the words; `results/positions/words.json` has, for each corpus
-and position, how many words occur how often, and how many sentences have which length.
+`python scripts/positions.py` counts the words. For each corpus and position,
+`results/positions/words.json` has how many words occur how often, and how many sentences have which
+length.
 """
 
 import json
@@ -14,7 +15,7 @@ from normlab.claims.evidence import CheckFinding
 from normlab.config.folders import CONFIG_DIR
 
 COUNTS = CONFIG_DIR.parent / "results" / "positions" / "words.json"
-_SHORT = {"IWSLT'14, English (validation)": "IWSLT'14"}  # corpora by which claims name findings
+_SHORT = {"IWSLT'14, English (validation)": "IWSLT'14"}  # the names of findings in claims
 Spectrum = Sequence[Sequence[int]]
 """How many words occur how often: pairs (times, number of words)."""
 WordCounts = dict[str, Any]
@@ -39,7 +40,7 @@ def probability_of_same_word(spectrum: Spectrum) -> float:
 
 
 def quantile(lengths: Spectrum, share: float) -> int:
-    """Return the length that this share of the sentences does not exceed."""
+    """Return the smallest length that at least this share of the sentences does not exceed."""
     least, below = share * sum(number for _, number in lengths), 0
     for length, number in sorted(lengths, key=lambda row: row[0]):
         below += number
@@ -49,7 +50,7 @@ def quantile(lengths: Spectrum, share: float) -> int:
 
 
 def by_corpus(measure: Callable[[WordCounts], _Measured]) -> dict[str, _Measured]:
-    """Return what `measure` finds in the counts of each corpus, by the corpus's name."""
+    """Return the result of `measure` for the counts of each corpus, by the name of the corpus."""
     return {name: measure(corpus) for name, corpus in read_word_counts().items()}
 
 
@@ -83,7 +84,7 @@ class Entropies(NamedTuple):
 
 
 def entropies(corpus: WordCounts) -> Entropies:
-    """Return the entropies of words at three kinds of positions."""
+    """Return the entropies of the first, the last and all words."""
     return Entropies(*(entropy(corpus["positions"][key]) for key in ("1", "last", "all")))
 
 
@@ -107,10 +108,10 @@ def first_words_differ() -> list[CheckFinding]:
 
 
 class FirstWords(NamedTuple):
-    """How often words are the same: two first words, and any two words, each a share of pairs.
+    """The share of pairs of first words that are the same, and the share for any two words.
 
-    `most_common` is the most common first word, and `most_common_share` the share of sentences that
-    start with it.
+    `most_common` is the most common first word, and `most_common_share` is the share of sentences
+    that start with it.
     """
 
     same: float
@@ -146,7 +147,7 @@ def different_words() -> list[CheckFinding]:
 
 @check("positions.alike")
 def first_words_in_common() -> list[CheckFinding]:
-    """Are two sentences' first words less often the same than any two words?"""
+    """Are the first words of two sentences less often the same than any two words?"""
     return [
         finding(
             _SHORT.get(name, name),

@@ -1,4 +1,4 @@
-"""What a norm does to the residual stream."""
+"""Checks of what a norm does to the residual stream."""
 
 import torch
 

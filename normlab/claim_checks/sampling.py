@@ -1,4 +1,4 @@
-"""How much the mean of a batch varies."""
+"""Checks of how much the mean of a batch varies."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How a norm's output is distributed, and how large vectors grow without norms."""
+"""Checks of how a norm's output is distributed, and of how vectors grow without norms."""
 
 import math
 
@@ -50,7 +50,7 @@ def distribution() -> list[CheckFinding]:
 
 @check("shape.rms")
 def rms_moments() -> list[CheckFinding]:
-    """Which mean and variance do tokens have after RMSNorm if their mean is not 0?"""
+    """What are the mean and variance of tokens after RMSNorm if their mean was not 0?"""
     x = draw_normal(64, 64, WIDE) + 3
     y, by_ln = (run(new_norm(name, WIDE), x) for name in ("rms", "ln"))
     mean, var = float(y.mean(-1).mean()), float(y.var(-1, correction=0).mean())

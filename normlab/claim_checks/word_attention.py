@@ -17,7 +17,10 @@ DRAWS = 50
 
 
 def words_of_width(width: int = 4) -> Float[Tensor, "3 D"]:
-    """Return article 3's words, extended by normal values, 0.1 times these, and 5."""
+    """Return the three words of article 3 at a width.
+
+    The first is extended by normal values, the second by 0.1 times normal values, the third by 5.
+    """
     generator = torch.Generator().manual_seed(SEED)
     x = torch.randn(3, width, generator=generator, dtype=torch.float64)
     x = x * torch.tensor([[1.0], [0.1], [0.0]], dtype=torch.float64)
@@ -27,15 +30,15 @@ def words_of_width(width: int = 4) -> Float[Tensor, "3 D"]:
 
 
 def words_after(name: str, width: int = 4) -> Float[Tensor, "3 D"]:
-    """Return a new norm's output for the words, alone in their batch."""
+    """Return the output of a new norm for the words, alone in their batch."""
     return run(make_norm(name, width).double(), words_of_width(width)[None])[0]
 
 
 class Attended(NamedTuple):
     """The attention within a sentence: its largest logit, and the values of each row.
 
-    `slope` is 1 - sum p^2, which is 0 if one weight is 1; `saturated` the share of draws in which
-    the largest weight is above 0.99.
+    `slope` is 1 - sum p^2, which is 0 if one weight is 1. `saturated` is the share of draws in
+    which the largest weight is above 0.99.
     """
 
     logit: float
@@ -46,7 +49,10 @@ class Attended(NamedTuple):
 def attended(
     query: Float[Tensor, "*draws P D"], key: Float[Tensor, "*draws P D"] | None = None
 ) -> Attended:
-    """Return attention, softmax(q k' / sqrt(D)), averaged over draws; keys default to queries."""
+    """Describe the attention softmax(q k' / sqrt(D)), averaged over draws.
+
+    Without keys, the queries are the keys too.
+    """
     key = query if key is None else key
     logits = query @ key.mT / math.sqrt(query.shape[-1])
     weights = logits.softmax(-1).flatten(0, -3) if logits.dim() > 2 else logits.softmax(-1)[None]
@@ -56,7 +62,7 @@ def attended(
 
 
 def projected_attention(name: str, width: int) -> Attended:
-    """Return the attention over a norm's output with randomly drawn projections."""
+    """Return the attention over a norm's output for the words, with random projections."""
     y = words_after(name, width)
     generator = torch.Generator().manual_seed(SEED)
     pairs = []
@@ -75,7 +81,7 @@ class WordAttention(NamedTuple):
 
 
 def attention_of(name: str, factor: float) -> WordAttention:
-    """Return the attention over a norm's output for drawn tokens, `factor` times as large."""
+    """Return the attention over a norm's output for random tokens, `factor` times as large."""
     x, maps = (
         draw_normal(1, LENGTH, WIDTH),
         draw_normal(2, WIDTH, WIDTH, seed=SEED + 1) / math.sqrt(WIDTH),
@@ -85,12 +91,19 @@ def attention_of(name: str, factor: float) -> WordAttention:
     return WordAttention(float(logits.std()), float(logits.softmax(-1).amax(-1).mean()))
 
 
-def tokens_above_the_bound() -> tuple[int, int]:
-    """Return how many tokens were tried, and for how many an output exceeds sqrt(D - 1)."""
+class BoundTrial(NamedTuple):
+    """The number of tokens that were tried, and for how many an output exceeds sqrt(D - 1)."""
+
+    tokens: int
+    exceeding: int
+
+
+def tokens_above_the_bound() -> BoundTrial:
+    """Try the bound of layer norm's output on tokens with Cauchy-distributed values."""
     generator = torch.Generator().manual_seed(SEED)
     number, exceeding = 4096, 0
     for width in WORD_WIDTHS:
         wild = torch.empty(1, number, width, dtype=torch.float64).cauchy_(generator=generator)
         most = run(make_norm("ln", width).double(), wild).abs().amax(-1)
         exceeding += int((most > math.sqrt(width - 1)).sum())
-    return number * len(WORD_WIDTHS), exceeding
+    return BoundTrial(number * len(WORD_WIDTHS), exceeding)
