@@ -147,7 +147,7 @@ def mean_correlation(images: Float[Tensor, "N H W"], apart: int) -> float:
 
 
 def change_of_other_channels(name: str) -> float:
-    """Return how much the other channels of a norm's output change if the first one is scaled by 5."""
+    """Return how much a norm changes the other channels if the first one is scaled by 5."""
     x = draw_normal(4, HEIGHT * HEIGHT, CHANNELS)
     other = x.clone()
     other[..., 0] *= 5
