@@ -105,7 +105,8 @@ def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> KeptOrde
 def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
     """Return Spearman's `rho`, averaged over rows, and the share of rows with the same order.
 
-    The share is called `exact`. Without ties, rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the differences in rank.
+    The share is called `exact`. Without ties, rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the
+    differences in rank.
     """
     first, second = (table.argsort(-1).argsort(-1).double() for table in (x, y))
     size, square = x.shape[-1], (first - second).square().sum(-1)
