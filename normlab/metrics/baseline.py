@@ -34,8 +34,8 @@ PLATEAU = (
 def is_near_baseline(record: RunRecord) -> bool:
     """Return whether a run finished without clearly beating the untrained baseline.
 
-    The accuracy over classes decides, or the loss if the run has no such accuracy. False for runs
-    of a single update.
+    The accuracy over classes decides, or the loss if the run has no such accuracy. Returns False
+    for runs of a single update.
     """
     if not record.finished or record.budget.steps <= 1:
         return False
@@ -65,14 +65,15 @@ def learning_problem(record: RunRecord) -> str:
 def at_baseline(records: Sequence[RunRecord], score: str) -> bool:
     """Return whether runs' mean score is not clearly better than the untrained baseline.
 
-    False if the mean is clearly better (see `clearly_beats`), or if the baseline is unknown. For
+    Returns False if the mean is clearly better (see `clearly_beats`), or if the baseline is
+    unknown. For
     probe metrics and steps to a target, test accuracy or loss decides instead.
     """
     return (compared := against_baseline(records, score)) is not None and not compared.beaten
 
 
 class BaselineComparison(NamedTuple):
-    """A mean score and the untrained baseline's. `score` may differ from the requested score."""
+    """A mean score and that of the untrained baseline. `score` may not be the requested one."""
 
     score: str
     mean: float

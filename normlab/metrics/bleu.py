@@ -27,8 +27,8 @@ def bleu_scores(
 ) -> dict[str, Score]:
     """Return sacreBLEU's corpus BLEU (0 to 100; Post 2018) and its parts; `n` counts sentences.
 
-    The keys are `bleu`, `length_ratio`, translation tokens divided by reference tokens, and
-    `brevity_penalty`, min(1, exp(1 - 1 / ratio)) (Papineni et al. 2002). `tokenize="none"` splits
+    The keys are `bleu`, `length_ratio` (translation tokens divided by reference tokens), and
+    `brevity_penalty` (min(1, exp(1 - 1 / ratio)), Papineni et al. 2002). `tokenize="none"` splits
     at spaces, for text that is already tokenized.
     """
     hypotheses, references = _checked(hypotheses, references)

@@ -363,7 +363,7 @@ def new_score(name: str, value: float, n: int, signature: str | None = None) -> 
 
     The glossary says whether a higher value is better. Raise KeyError for a name that it does not
     have. For `length_ratio`, neither direction is better, because 1 is best. It is recorded as
-    higher is better, like the brevity penalty, which is computed from it.
+    if higher were better, like the brevity penalty, which is computed from it.
     """
     higher_is_better = SCORES[metric_key(name)].better != "less"
     return Score(value, higher_is_better, n, signature)

@@ -10,8 +10,8 @@ def rate_sensitivity(losses: Sequence[float | None], initial_loss: float | None)
 
     With l = min(loss, `initial_loss`) at each rate, it is mean(l) - min(l) in nats, which is 0 if
     all rates are equally good (arXiv 2309.14322, section 2.2). The loss of a diverged run is None
-    and counts as `initial_loss`, the loss before the first update. Returns None if no run ended, or
-    if one diverged and `initial_loss` is unknown.
+    and is replaced by `initial_loss`, the loss before the first update. Returns None if no run
+    ended, or if one diverged and `initial_loss` is unknown.
     """
     ended = [loss for loss in losses if loss is not None]
     if not ended or (initial_loss is None and len(ended) < len(losses)):

@@ -70,7 +70,7 @@ def equivalence(values: Sequence[float], margin: float) -> float:
 def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:
     """Return the difference that a paired t test with this sd and n detects with power `power`.
 
-    The test is two-sided at level `error`. Detections in the wrong direction do not count.
+    The test is two-sided at level `error`. Detections in the wrong direction are not counted.
     """
     from scipy.special import nctdtrinc
 

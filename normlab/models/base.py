@@ -52,7 +52,7 @@ class TextToText(Spec):
 
 @dataclass(frozen=True)
 class Text(Spec):
-    """A token sequence. Each token is predicted from the earlier (`causal`) or all other ones."""
+    """A token sequence. Tokens are predicted from earlier ones (`causal`) or from all others."""
 
     needs: ClassVar[str] = (
         "a single-stack text model, such as model=bert_tiny, bert_mini, bert_small, bert_base, "

@@ -140,7 +140,7 @@ class CachedDecoding:
         return x
 
     def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        """Keep only the hypotheses `rows`, in that order, and the sentences `groups` if given."""
+        """Keep only the hypotheses `rows`, in that order, and the sentences `groups` if set."""
         self.lineage.select(rows)
         if groups is not None:
             for cache in self.caches:

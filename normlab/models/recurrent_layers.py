@@ -38,7 +38,7 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One time step: the norms' tokens, and which sequences have not ended yet (None if all)."""
+    """One time step: the norms' tokens, and which sequences have not ended (None: all)."""
 
     tokens: Tokens
     running: Bool[Tensor, "B 1 1"] | None

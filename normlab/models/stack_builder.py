@@ -107,7 +107,7 @@ class StackBuilder:
         return self.norms.optional(f"{stack}.embedding", dim) or NoNorm(dim)
 
     def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> InputEmbedding:
-        """Build a stack's input embedding; if `scaled`, token embeddings are times sqrt(dim)."""
+        """Build a stack's input embedding, with tokens multiplied by sqrt(dim) if `scaled`."""
         sizes = self.sizes
         return InputEmbedding(
             tokens,

@@ -1,4 +1,4 @@
-"""The base class of norms: gain, shift, and what every norm has; and the identity, `NoNorm`."""
+"""The base class of norms, which has the gain and the shift, and the identity, `NoNorm`."""
 
 import inspect
 import sys
@@ -93,7 +93,7 @@ class Norm(nn.Module, ABC):
 
     @property
     def incremental(self) -> bool:
-        """Whether tokens can be processed one at a time in eval mode: none depends on another."""
+        """Whether tokens can be processed one by one in eval mode: none depends on another."""
         return self.batch_independent and not self.sees_future
 
     def forgo_shift(self) -> None:

@@ -1,6 +1,6 @@
 """Batch norm (Ioffe and Szegedy 2015, algorithm 1), and variants that pool over different axes.
 
-Each token of a batch counts as one example. The files in `configs/norm` describe the options.
+Each token of a batch is one example. The files in `configs/norm` describe the options.
 """
 
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class BatchNorm(RunningNorm):
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
-        """Create the tables with `rows` rows: one row per position, or one row for them all."""
+        """Create tables with `rows` rows: one row per position, or one row for all."""
         self.pool.rows = rows
         columns = 1 if "feature" in self.pools else self.dim
         self.register_buffer("running_mean", torch.zeros(rows, columns))

@@ -168,7 +168,7 @@ def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 
 
 def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """RMS norm with torch's kernel, if eps is inside the root and all features count."""
+    """RMS norm with torch's kernel, if eps is inside the root and the mean is over all features."""
     if not norm.eps_inside or norm.share < 1:
         return None
     wide, gain = widen(x, norm.gain.expand(norm.dim))

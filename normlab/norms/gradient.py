@@ -23,9 +23,8 @@ class Projection:
     with means over the tokens of each group of a batch. `fixed` comes from earlier gradients;
     without `share`, m is just `fixed`.
 
-    What a norm needs from this gradient later is added to `sums` `[1, D + 1]`: the sums over tokens
-    of `dz z`, or without `share` of `(dz - m z) z`, and the number of tokens. Then `after` is
-    called.
+    The values that a norm needs later are added to `sums` `[1, D + 1]`: the sums over tokens of `dz
+    z` or, without `share`, of `(dz - m z) z`, and the number of tokens. Then `after` is called.
     """
 
     fixed: Tensor
@@ -107,10 +106,10 @@ class _Scaled(torch.autograd.Function):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradientNorm(SquareNorm):
-    """A norm that projects a moment out of its gradient, and remembers it.
+    """A norm that projects a moment out of its gradient, and stores the moment in its tables.
 
-    The backward pass adds up the moment's sums over tokens and the number of tokens. They enter the
-    tables at the end of the update, or immediately outside a run.
+    The backward pass adds up the moment's sums over tokens and the number of tokens. They are added
+    to the tables at the end of the update, or immediately outside a run.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -139,7 +138,7 @@ class GradientNorm(SquareNorm):
         self.gradient_sums.zero_()
 
     def enter_gradient(self, moment: Float[Tensor, "1 D"], counts: Bool[Tensor, "1 1"]) -> None:
-        """Update the tables with the last batch's gradient moment, in rows with `counts` true."""
+        """Update the tables with the last batch's gradient moment where `counts` is true."""
         raise NotImplementedError
 
     def project(

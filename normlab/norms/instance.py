@@ -15,9 +15,9 @@ from normlab.norms.tokens import ALL, Tokens
 class InstanceNorm(Norm):
     """`(x - mean) / sqrt(var + eps)`, per feature over its sequence (Ulyanov et al. 2016).
 
-    Only real tokens count, and the variance is divided by their number, in training and at
-    inference. Outputs depend on later tokens. A sequence of one token has no variance, so its
-    output is the bias.
+    Only real tokens enter the statistics, and the variance is divided by their number, in training
+    and at inference. Outputs depend on later tokens. A sequence of one token has no variance, so
+    its output is the bias.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})

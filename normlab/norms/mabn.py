@@ -45,7 +45,7 @@ class MovingAverageBatchNorm(GradientNorm):
         inference    y = weight x / sqrt(running chi^2 + eps) + bias
 
     The running square is the one from before the batch. In the warm-up, and until the window is
-    full, the moments are the batch's own. r is 1 until `correction_share` of the run has passed.
+    full, the moments of the batch are used. r is 1 until `correction_share` of the run has passed.
     The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
     `training_formula` has all steps in order; source: the authors' `MABN.py`. chi^2 and r are
     constants in the backward pass.

@@ -79,8 +79,10 @@ class Values(NamedTuple):
 
     Attributes:
         x: the values. All tokens in one group are `[N, D]`; else they are `[B, P, D]`, or
-            `[G, S, P, D]` for G ghost batches of S sequences. 0 where a token does not count.
-        real: 1 at tokens that count, else 0, with a last dimension of 1; None if all count.
+            `[G, S, P, D]` for G ghost batches of S sequences. They are 0 at tokens that are left
+            out.
+        real: 1 at tokens that enter the statistics, else 0, with a last dimension of 1; None if all
+            do.
         axes: the dimensions of `x` that a group spans.
         count: the number that each mean is divided by, and `var_count` the same for each variance,
             both of the moments' shape.
@@ -95,7 +97,7 @@ class Values(NamedTuple):
     packed: bool = False
 
     def clear(self, values: Tensor) -> Tensor:
-        """Return `values` with 0 where a token does not count."""
+        """Return `values` with 0 at the tokens that are left out."""
         return values if self.real is None else values.where(self.real.bool(), 0.0)
 
     def mean(
@@ -160,7 +162,7 @@ class Pool:
     def cut(self, x: Float[Tensor, "B P D"], tokens: Tokens, padding: str = "exclude") -> Values:
         """Return the groups of `x`.
 
-        With `padding="fill"`, padding counts as equal to the mean, so only `var_count` includes it.
+        With `padding="fill"`, padding is taken to equal the mean, so only `var_count` includes it.
         With "forward", `var_count` includes padding as well, and the values at padding are kept.
         """
         counts_padding = padding in ("fill", "forward")

@@ -66,4 +66,4 @@ class PowerNorm(GradientNorm):
         return self.project(z, fixed=nu, share=None, factor=factor)
 
     def enter_gradient(self, moment: Tensor, counts: Tensor) -> None:
-        self.gradient_moment.add_(moment)  # 0 if no token counts
+        self.gradient_moment.add_(moment)  # 0 if there are no tokens

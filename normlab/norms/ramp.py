@@ -15,7 +15,7 @@ class Clock(NamedTuple):
 
 @dataclass(frozen=True)
 class Ramp:
-    """The length of a phase: `share` of the run's steps unless `steps` are given."""
+    """The length of a phase: a fraction `share` of the run's steps, unless `steps` is set."""
 
     name: str
     share: float

@@ -78,7 +78,7 @@ class BatchStatistics(Norm):
     affine: Affine
     eval_stats: EvalStats
     sync: bool
-    padding: Any  # which tokens count: a Literal in each subclass
+    padding: Any  # which tokens enter the statistics: a Literal in each subclass
     ghost: int | None = None
 
     same_in_training: ClassVar[bool] = True
@@ -147,11 +147,13 @@ class RunningNorm(BatchStatistics):
 
     foldable: ClassVar[bool] = True
     once_an_update: ClassVar[bool] = False
-    """Whether moments from all calls of an update enter the tables together at its end; moments of
-    recurrent positions that share a row always do."""
+    """Whether moments from all calls of an update are added to the tables together at its end.
+
+    The moments of recurrent positions that share a row always are.
+    """
     fewest: ClassVar[int] = 2  # minimum number of values: two for a variance, one for a mean square
     updates: Int[Tensor, ""] = field(init=False)
-    """The number of updates that have entered the tables; only `SquareNorm` counts them."""
+    """The number of updates of the tables; only `SquareNorm` counts them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -201,7 +203,7 @@ class RunningNorm(BatchStatistics):
 
     @torch.no_grad()
     def remember(self, groups: Moments, first: int = 0) -> None:
-        """Pool the groups' moments, pass them to watchers and enter them from row `first` on."""
+        """Pool the groups' moments, pass them to watchers, and add them from row `first` on."""
         moments = self.pool.whole(groups)
         if self.watchers:
             show(self.watchers, moments, first)
@@ -241,9 +243,9 @@ class RunningNorm(BatchStatistics):
         return None
 
     def get_extra_state(self) -> Tensor:
-        """Return step, number of steps (-1 if unknown) and number of updates as an integer tensor.
+        """Return the step, the number of steps (-1 if unknown) and the number of updates.
 
-        Only `SquareNorm` counts updates. This does not wait for the device.
+        Only `SquareNorm` counts updates. Reading the state does not wait for the device.
         """
         step, total = self.clock
         numbers = (step, -1 if total is None else total)

@@ -20,12 +20,12 @@ SquarePadding = Literal["exclude", "include", "forward"]
 class SquareNorm(RunningNorm):
     """`x / sqrt(mean_square + eps)`, per feature, with the mean over all tokens of the batch.
 
-    At inference it is the running mean square. No mean is subtracted: where the base class has a
+    At inference, the running mean square is used. No mean is subtracted: where the base class has a
     mean and a variance, a square norm has 0 and the mean square. With `groups`, each group of a
     token's features is first divided by its own root mean square (as in the appendix of the
     PowerNorm paper and all of its code), so inference is not affine. `padding` chooses which tokens
-    count: `exclude` only real tokens, `include` all tokens, and `forward` real tokens in the
-    forward pass but all in the gradient moment, as in published code.
+    enter the mean: `exclude` only real tokens, `include` all tokens, and `forward` real tokens in
+    the forward pass but all in the gradient moment, as in published code.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})

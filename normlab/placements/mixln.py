@@ -13,9 +13,9 @@ from normlab.placements.pre import PreResidual
 
 @dataclass(eq=False, kw_only=True)
 class MixLN(Placement):
-    """Mix-LN placement, in which a `share` of the layers is post-norm.
+    """Mix-LN placement, in which a fraction `share` of the layers is post-norm.
 
-    The number of post-norm layers is rounded down, but at least one. A share of 0 is pre-norm; a
+    The number of post-norm layers is rounded down, but is at least one. A share of 0 is pre-norm; a
     share of 1 is post-norm with a closing norm.
     """
 

@@ -1,7 +1,7 @@
 """Probes of norm inputs, sub-layer outputs, the residual stream, drift and attention.
 
-Only real tokens count. If a recurrent layer calls a norm one position at a time, the inputs at all
-positions are measured together.
+Only real tokens are measured. If a recurrent layer calls a norm one position at a time, the inputs
+at all positions are measured together.
 """
 
 import math
@@ -64,7 +64,7 @@ class Activations(Probe):
 
     `kurtosis` is the excess kurtosis of all values, E[(x - mean)^4] / var^2 - 3, which is 0 for a
     normal distribution and above 1000 for models with massive activations (Park et al. 2025, arXiv
-    2506.19697). `over_median` is the largest magnitude over the median magnitude. Sun et al. 2024
+    2506.19697). `over_median` is the largest magnitude divided by the median one. Sun et al. 2024
     call activations above 100 massive if they are also about 1000 times the median; small models
     rarely reach 100.
     """
@@ -178,8 +178,8 @@ class Drift(Probe):
         mean       sum of (m' - m)^2 / sum of s^2, with m the means and s the standard deviations
         deviation  sum of (s' - s)^2 / sum of s^2
 
-    The two measurements also see different batches. With n independent tokens, `mean` is about 2 /
-    n even without drift, so leave several updates between measurements.
+    The two measurements are also made on different batches. With n independent tokens, `mean` is
+    about 2 / n even without drift, so leave several updates between measurements.
     """
 
     kinds = ("sublayer", "recurrent norm")

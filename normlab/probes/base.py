@@ -99,11 +99,11 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return {}
 
     def measure_step(self, view: StepView) -> Values:
-        """Return a step's metrics before the optimizer's update, by default its calls' metrics."""
+        """Return the metrics of a step before the update, by default those of its calls."""
         return self.metrics_of(self.collect())
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
-        """Return a step's metrics for each site and the whole model, given those of each site."""
+        """Return the metrics of a step by site and for the whole model, given those by site."""
         return all_by_site(by_site, largest=self.largest)
 
     def accumulate(self, numbers: Mapping[str, float]) -> None:
@@ -188,7 +188,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             self._pack()
 
     def _pack(self) -> None:
-        """Pack pending metrics into one tensor: a small tensor uses the memory of 64 numbers."""
+        """Pack pending metrics into one tensor, as a small tensor uses memory for 64 numbers."""
         pending, self._pending = [row for row in self._pending if row], []
         if pending:
             values = _packed([value for row in pending for value in row.values()])

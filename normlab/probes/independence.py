@@ -101,7 +101,10 @@ class Independence(Probe):
 def drawn(
     real: Bool[Tensor, "B P"], samples: int, tokens: int, generator: torch.Generator
 ) -> Int[Tensor, "samples tokens"] | None:
-    """Draw flat indices of real tokens from the first samples with enough; None if too few have."""
+    """Draw flat indices of real tokens from the first samples that have enough of them.
+
+    Return None if too few samples do.
+    """
     rows = (real.sum(1) >= tokens).nonzero()[:samples, 0]
     if len(rows) < samples:
         return None
@@ -111,7 +114,7 @@ def drawn(
 
 
 def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor, ""]:
-    """Return the share of variance that a sample's tokens have in common, mean over features."""
+    """Return the share of variance that the tokens of a sample share, averaged over features."""
     samples, tokens, _ = x.shape
     middle = x.mean(1)
     between = tokens * middle.var(0)
@@ -127,7 +130,7 @@ def correlation_at_positions(
     """Return the share of the variance that real tokens at one position have in common.
 
     This is the intraclass correlation by one-way ANOVA, with positions as classes of unequal size
-    (Donner 1986), averaged over features. A feature without variance counts as 0.
+    (Donner 1986), averaged over features. The share of a feature without variance is 0.
     """
     counts = real.sum(0).to(x.dtype)[:, None]
     n, classes = counts.sum(), (counts > 0).sum()

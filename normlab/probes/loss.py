@@ -2,12 +2,13 @@
 
 `spikes`: let m and s be the mean and standard deviation (n - 1) of the last `window` losses, once
 there are at least `min_history`. A loss above `m + threshold * s` is a spike, and consecutive ones
-count as one spike. The size of a spike is the largest value of loss - m in it, in nats per target
+are one spike. The size of a spike is the largest value of loss - m in it, in nats per target
 token. The loss has recovered when it is at most the m of the step where the spike started. The
 recovery is the number of steps until then, or until the run ends. A loss in a spike enters the
-window as `m + threshold * s`, so that a spike does not hide the next one, and a loss that stays
-high stops counting as a spike. Training monitors for language models also flag a rise of several
-standard deviations over a moving window. Capping and merging are ours.
+window as `m + threshold * s`, so that a spike does not hide the next one, and so
+that a loss that stays high is a spike only at first. Training monitors for language models also
+flag a rise of several standard deviations over a moving window. Capping losses and merging spikes
+are our additions.
 
 `grad_norm` is the mean and the maximum of the gradient's norm before clipping.
 
@@ -18,7 +19,7 @@ steps recovery takes (claim 14). Let c be the step of the change (`task.length_c
 mean loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` steps up to t:
 
     loss_jump   l_s(c + smooth - 1) - L, in nats
-    recovery    the least t - c + 1, t >= c + smooth - 1, with l_s(t) <= L; infinite if none
+    recovery    the least t - c + 1, t >= c + smooth - 1, with l_s(t) <= L; infinite without one
     tid_before, tid_after
                 the training-inference discrepancy of the means (see `tid`), averaged over norms and
                 over `window` steps before or `smooth` steps after: how wrong running statistics get

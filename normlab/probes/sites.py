@@ -1,8 +1,9 @@
 """The sites in a model that probes measure: their names, and the data of a module call.
 
 The name of a site is the `path` of a norm, residual connection, sub-layer or attention, as in the
-config, such as `encoder.0.self`. A module without a path has its name in the model. Parameters are
-grouped by layer (`encoder.0`) and by kind (`attention`, or `other` if none applies).
+config, such as `encoder.0.self`. If a module has no path, its site has the module's name in the
+model. Parameters are grouped by layer (`encoder.0`) and by kind (`attention`, or `other` if none
+applies).
 """
 
 from collections.abc import Collection

@@ -13,24 +13,25 @@ distances from the running statistics before the batch that Shen et al. 2020 (Po
 
     mean = (1/d) ||mu_B - mu||        var = (1/d) ||sigma_B^2 - sigma^2||
 
-and, in windows of `window` measured batches, the variance between batches over the one within:
+and, in windows of `window` measured batches, the variance between batches divided by the variance
+within batches:
 
     ratio  = sum_c Var_B(mu_B) / sum_c mean_B(sigma_B^2)
     excess = ratio * n
 
 where n is the number of values pooled into an entry. If the tokens of a batch were independent
-draws, the mean of n of them would have variance sigma^2 / n and `excess` would be 1. Above 1,
-tokens of a batch resemble each other, and its statistics are as noisy as those of n / excess
-independent tokens. The ratio is left out until a window is full, and for norms with several rows of
-statistics, because batches differ in their positions.
+draws, the mean of n of them would have variance sigma^2 / n and `excess` would be 1. If it is above
+1, the tokens of a batch resemble each other, and batch statistics are as noisy as the statistics of
+n / excess independent tokens. The ratio is left out until a window is full, and for norms with
+several rows of statistics, because batches differ in their positions.
 
 `padding` has three metrics. `share` is the share of padding among all positions of a step's batch,
 and `max` is the largest share of the run. `tokens` is the number of tokens pooled into one batch
 statistic, averaged over the norms that pool over the batch (and over positions with separate
-statistics). Padding counts if the norm includes it.
+statistics). Padding is counted if the norm includes it.
 
 `statistics_gradient` is the gradient through the batch's mean and variance. A norm's output is
-`y = w (x - mu) / sigma + b`, where mu and sigma^2 are the batch's and sigma^2 includes eps.
+`y = w (x - mu) / sigma + b`, where mu and sigma^2 are batch statistics and sigma^2 includes eps.
 Therefore
 
     dL/dmu = -w / sigma * sum dL/dy          = -w / sigma dL/db
@@ -117,7 +118,7 @@ class StatisticsProbe(Probe):
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
-    """Measures the discrepancy, with variances below `eps` counted as `eps`."""
+    """Measures the discrepancy. Variances below `eps` are replaced by `eps`."""
 
     def __init__(self, *, every: int, eps: float) -> None:
         super().__init__(every=every)
