@@ -25,7 +25,7 @@ def test_a_planted_fault_is_found_in_its_module(name):
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_correct_twin_of_a_fault_gets_no_false_alarm(name):
+def test_the_correct_twin_of_a_fault_raises_no_false_alarm(name):
     found = findings(name, False)
     accused = {each.name: str(each) for each in found.values() if each.verdict in HARM[1:]}
     assert accused == {}

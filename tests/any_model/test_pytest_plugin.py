@@ -78,14 +78,14 @@ def test_a_model_function_that_returns_checks_is_refused(run, pytester):
     assert ["omit checks" in text for text in failed.values()] == [True]
 
 
-def test_hf_tiny_makes_a_small_random_transformers_model_by_its_type(run):
+def test_hf_tiny_builds_a_small_random_transformers_model_of_a_type(run):
     counts, failed = run("hf-tiny:bert")
     assert failed == {} and counts["passed"] >= 4
     _, failed = run("hf-tiny:berd")
     assert ["no class or model type 'berd'" in text for text in failed.values()] == [True]
 
 
-def test_timm_models_are_made_by_their_name(run):
+def test_timm_models_are_built_by_name(run):
     pytest.importorskip("timm")
     counts, failed = run("timm:test_resnet", "timm:test_vit")
     assert failed == {} and counts["passed"] >= 8

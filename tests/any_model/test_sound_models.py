@@ -15,7 +15,7 @@ INTERRUPTIONS = int(os.environ.get("NORMLAB_INTERRUPTIONS", "4"))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_sound_model_gets_no_false_alarm_and_stays_unchanged(name):
+def test_a_correct_model_raises_no_false_alarm_and_is_not_changed(name):
     case = sound(name)
     before = state(case.model, case.batches)
     report = normlab.inspect(case.model, case.batches, **case.arguments)

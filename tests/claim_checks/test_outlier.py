@@ -7,7 +7,7 @@ from normlab.inspection.examples.articles import WORDS_WITH_999
 from tests.claim_checks.by_hand import layer_norm, numbers, text_of
 
 
-def test_the_words_of_article_3_are_normed_as_by_hand():
+def test_the_normalized_words_of_article_3_match_hand_calculations():
     ln = layer_norm(np.array(WORDS_WITH_999))
     assert ln[0, 2] == pytest.approx(ln[1, 1], abs=0.01) and not ln[2].any()
     assert "becomes \u22120.57 \u22120.55 1.73 \u22120.61" in text_of("outlier.words")

@@ -10,7 +10,7 @@ from normlab.claim_checks import (
 from tests.claim_checks.by_hand import numbers
 
 
-def test_entropy_and_likeness_of_words_match_a_direct_count():
+def test_the_entropy_and_the_probability_of_equal_words_match_a_direct_count():
     words = ["a", "man", "a", "dog", "a", "a", "the"]
     times, spectrum = [4, 1, 1, 1], [[1, 3], [4, 1]]
     assert positions.entropy(spectrum) == pytest.approx(stats.entropy(times, base=2))

@@ -28,7 +28,7 @@ def test_a_change_is_relative_to_the_base():
         ((1.0, 0.0), (0.0, 0.0), INF, "was 0"),
     ],
 )
-def test_equal_nans_and_infinities_do_not_count_as_a_change(values, base, change, why):
+def test_equal_nans_and_infinities_are_not_a_change(values, base, change, why):
     values, base = torch.tensor(values), torch.tensor(base)
     assert relative_change(values, base) == pytest.approx(change)
     assert why_not_finite(values, base) == why

@@ -34,7 +34,7 @@ def encoder(name, **given):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_a_mask_all_tokens_count_as_real(name):
+def test_without_a_mask_all_tokens_are_real(name):
     norm, x = make_norm(name, 16), torch.randn(3, 5, 16)
     alone = copy.deepcopy(norm)(x)
     torch.testing.assert_close(alone, norm(x, Tokens(torch.ones(3, 5, dtype=torch.bool))))

@@ -94,7 +94,7 @@ def test_recalibration_pools_batches_as_one_and_then_restores_the_old_statistics
 
 
 @pytest.mark.parametrize("option", WARMUPS)
-def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
+def test_a_warm_up_is_a_share_of_the_run_unless_it_is_set_in_steps(option):
     assert make_norm(option, 8, warmup_share=0.5).last_steps(40)["warmup"] == 20
     norm = make_norm(option, 8, warmup_steps=7)
     for step in (7, 8):
@@ -140,7 +140,7 @@ def test_a_saved_norm_resumes_bitwise(option, saved):
 
 @pytest.mark.parametrize("past", [3, PAST])
 @pytest.mark.parametrize("option", WARMUPS)
-def test_micro_batches_of_one_update_enter_the_statistics_as_one_batch(option, past):
+def test_micro_batches_of_one_update_are_added_to_the_statistics_as_one_batch(option, past):
     found = []
     for size in (4, 2):
         norm, (x, tokens) = trained_norm(option, past), random_batch(40)

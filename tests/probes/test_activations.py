@@ -197,7 +197,7 @@ def test_attention_metrics_are_right_for_uniform_attention_and_for_a_dominant_lo
     assert [*values] == pytest.approx(wanted, abs=1e-6)
 
 
-def test_masked_keys_padded_queries_and_rows_with_one_key_do_not_count():
+def test_masked_keys_padded_queries_and_rows_with_one_key_are_left_out():
     rows = [[0.0, 50.0, 80.0], [0.0, 0.0, 90.0], [2.0, 1.0, 0.0], [70.0, 0.0, 0.0]]
     query, key = one_head(rows)
     causal = torch.ones(4, 3, dtype=torch.bool).tril()

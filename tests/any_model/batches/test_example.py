@@ -45,9 +45,7 @@ def test_variants_change_only_the_other_rows_or_the_later_tokens(padded_on_the_l
         ("shares", [1.0, 0.6, 0.3, 0.1], [1.0, 0.75, 0.0, 0.0]),
     ],
 )
-def test_selected_positions_have_the_lengths_that_are_left_from_the_first_one(
-    kind, marks, expected
-):
+def test_lengths_are_counted_from_the_first_selected_position(kind, marks, expected):
     x = torch.arange(40).view(4, 10)
     axes = {"rows": {"x": 0, "lens": 0}, "tokens": {"x": 1}}
     values = {"x": x, "lens": torch.tensor(marks)}

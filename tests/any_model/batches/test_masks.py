@@ -68,7 +68,7 @@ def test_the_position_axis_is_the_axis_that_the_lengths_fit(width):
     assert "of up to 24 positions" in title
 
 
-def test_a_model_with_two_masks_gets_both_of_them_padded():
+def test_both_masks_of_a_model_are_padded():
     class Two(Embedded):
         def forward(self, input_ids, attention_mask, pooling_mask):
             x = self.embed(input_ids)

@@ -11,11 +11,11 @@ class BertSelfAttention(nn.Module):
 
 
 class PatternMatching(nn.Module):
-    """Has `att` in its name, but is no attention."""
+    """Has `att` in its name, but is not attention."""
 
 
 class Raindrop(nn.Module):
-    """Has `drop` in its name, but is no dropout."""
+    """Has `drop` in its name, but is not dropout."""
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def change(in_float64: float, in_model_dtype: float = 0.0) -> OutputChange:
     ("in_float64", "verdict", "threshold"),
     [(2 * HARM, "broken", HARM), (HARM / 2, "look", 1e-9), (math.inf, "broken", HARM)],
 )
-def test_a_change_in_float64_is_a_leak_and_broken_above_the_harmful_size(
+def test_a_change_in_float64_is_a_leak_and_is_broken_above_the_limit_of_harm(
     in_float64, verdict, threshold
 ):
     decision = decide({"first": change(1e-12), "second": change(in_float64)}, ROUNDING)
@@ -44,7 +44,7 @@ def test_a_change_only_in_the_dtype_is_rounding_unless_it_is_too_large_for_that(
         ({}, False, "look", True),
     ],
 )
-def test_unusual_values_under_the_padding_are_broken_only_if_usual_ones_are_or_could_occur(
+def test_unusual_padding_values_are_broken_only_if_usual_ones_leak_or_cannot_be_tried(
     usual, has_padding, verdict, only_unusual
 ):
     changes = {**usual, "other": change(1.0)}

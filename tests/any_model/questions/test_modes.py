@@ -35,7 +35,7 @@ def test_a_factor_in_training_mode_is_found_and_dropout_is_ignored():
     )
 
 
-def test_numpy_noise_in_training_mode_counts_as_random_numbers():
+def test_numpy_noise_in_training_mode_is_recognized_as_random_numbers():
     class Noisy(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x * (1 + np.random.rand()) if self.training else x

@@ -92,7 +92,7 @@ def test_the_pooled_axes_of_a_norm_are_found(module, pools):
         (nn.Sequential(nn.LayerNorm((TOKENS, WIDTH))), "position, feature"),
     ],
 )
-def test_a_norm_over_other_axes_than_its_name_suggests_is_worth_a_look(model, says):
+def test_a_norm_that_pools_over_other_axes_than_its_name_suggests_is_worth_a_look(model, says):
     torch.manual_seed(0)
     finding = normlab.inspect(model, torch.randn(ROWS, TOKENS, WIDTH)).findings["norms"]
     assert finding.verdict == "look" and f"pools over {says}, but" in finding.answer
@@ -223,7 +223,7 @@ class Uncopied(nn.Module):
         raise RuntimeError("there is only one")
 
 
-def test_a_norm_that_fails_by_itself_is_named_with_its_error():
+def test_a_norm_that_fails_by_itself_is_reported_with_its_error():
     model = nn.Sequential(Uncopied(), nn.LayerNorm(WIDTH))
     report = normlab.inspect(model, torch.randn(ROWS, TOKENS, WIDTH), checks="norms")
     finding = report.findings["norms"]
@@ -233,7 +233,7 @@ def test_a_norm_that_fails_by_itself_is_named_with_its_error():
     )
 
 
-def test_a_module_of_an_unknown_class_that_fails_by_itself_is_no_norm():
+def test_a_module_of_an_unknown_class_that_fails_by_itself_is_not_a_norm():
     class OncePerModel(OnePlus):
         def __deepcopy__(self, memo):
             raise RuntimeError("there is only one")
@@ -301,7 +301,7 @@ def test_the_table_has_one_row_per_kind_of_norm():
     assert "1 of 48 gains are near 0" in report.findings["norms"].answer
 
 
-def test_a_feature_that_one_change_leaves_equal_still_counts_as_pooled():
+def test_a_feature_that_one_of_the_changes_does_not_affect_is_still_pooled():
     width = 256
     x = 3 + torch.randn(ROWS, TOKENS, width, dtype=torch.float64)
     low, high = 1.0, 5.0
@@ -318,7 +318,7 @@ def test_a_feature_that_one_change_leaves_equal_still_counts_as_pooled():
     assert report.norms[0].pools == "feature"
 
 
-def test_features_behind_a_gate_near_0_still_count_as_pooled():
+def test_features_behind_a_gate_near_0_are_still_pooled():
     class Gated(OnePlus):
         def forward(self, x):
             return super().forward(x) * torch.arange(WIDTH).sub(5).mul(1e-4).tanh()

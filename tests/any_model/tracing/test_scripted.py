@@ -35,7 +35,7 @@ def with_script(part: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, WIDTH), torch.jit.script(part))
 
 
-def test_a_scripted_part_is_examined_in_evaluation_mode_and_gets_its_own_mode_back():
+def test_a_scripted_part_is_examined_in_evaluation_mode_and_its_mode_is_restored():
     model = with_script(Block())
     found = normlab.inspect(model, [X], checks=["batch_mates"]).findings["batch_mates"]
     assert found.verdict == "fine", found

@@ -54,7 +54,7 @@ def listed(value):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_changed_container_or_array_gets_its_entries_back(value, change):
+def test_the_entries_of_a_changed_container_or_array_are_restored(value, change):
     before, snapshot = listed(value), Snapshot([("root", SimpleNamespace(inner=(value,)))])
     change(value)
     assert listed(value) != before
@@ -97,7 +97,7 @@ class Unreadable(tuple):
         raise RuntimeError("not now")
 
 
-def test_an_object_that_cannot_be_read_is_named_with_its_error():
+def test_an_object_that_cannot_be_read_is_reported_with_its_error():
     snapshot = Snapshot([("root", [Unreadable((1,)), [1]])])
     assert snapshot.unread == ["root[0] (RuntimeError: not now)"]
 

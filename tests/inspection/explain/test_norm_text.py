@@ -43,7 +43,7 @@ def printed(capsys, *argv):
     return capsys.readouterr().out
 
 
-def test_a_norm_may_be_given_as_in_a_training_command(capsys):
+def test_a_norm_can_be_set_as_in_a_training_command(capsys):
     assert printed(capsys, "norm=layernorm") == printed(capsys, "ln")
 
 

@@ -18,7 +18,7 @@ def test_each_question_draws_its_own_random_numbers(tmp_path):
     assert first == again != other
 
 
-def test_a_batch_has_at_least_the_share_of_padding_that_is_asked_for(tmp_path):
+def test_a_batch_has_at_least_the_requested_share_of_padding(tmp_path):
     built = untrained(tmp_path, "norm=ln")
     plain, padded = (built.batch("train", range(4), padding=share) for share in (0.0, 0.8))
     assert padded.source.shape[1] > plain.source.shape[1]

@@ -35,7 +35,7 @@ def test_with_momentum_1_eval_repeats_training_and_a_doubled_formula_doubles_bot
     assert measures.formula_use(norm, x) == (True, True)
 
 
-def test_recalibration_changes_the_tables_and_puts_them_back():
+def test_recalibration_changes_the_tables_and_restores_them():
     changed = measures.effects_on_statistics(bare("bn"))
     assert {"running_mean", "running_var"} <= {*changed.by_recalibration}
     assert changed.by_bypass == changed.not_restored == []

@@ -16,7 +16,7 @@ def test_a_setting_is_replaced_only_if_the_norm_refuses_the_width(name, changed)
     assert example.changed == changed and example.make().dim == 4
 
 
-def test_a_norm_is_made_with_other_settings_and_at_a_step_of_a_run():
+def test_a_norm_can_be_built_with_changed_settings_and_at_a_step_of_a_run():
     assert example_norm(OPTIONS["bn"]).make(padding="include").padding == "include"
     example = example_norm(OPTIONS["prepbn"])
     at_start, half_way = example.make(), replace(example, step=HALF_WAY).make()

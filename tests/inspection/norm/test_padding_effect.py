@@ -18,12 +18,12 @@ VALID = torch.tensor([[True, True, True], [True, False, False]])
         ("bn", {"padding": "include"}, True),
     ],
 )
-def test_padding_moves_real_tokens_only_if_it_counts(name, values, moves):
+def test_padding_changes_real_tokens_only_if_it_is_included(name, values, moves):
     norm = make_norm(name, 4, **values).double().train()
     assert padding_moves(norm, normal(2, 3, 4, seed=1), VALID) == moves
 
 
-def test_statistics_and_the_gradient_at_padding_show_that_padding_counts():
+def test_statistics_and_the_gradient_at_padding_show_that_padding_is_included():
     x = normal(2, 3, 4, seed=1)
     norms = [make_norm("bn", 4, padding=how).double().train() for how in ("exclude", "include")]
     left_out, counted = (with_padding(norm, x, VALID, columns=2, rows=1) for norm in norms)
