@@ -17,7 +17,7 @@ from normlab.any_model.batches.from_batch import Conventions, example_of, first_
 from normlab.any_model.batches.masks import MaskArgument
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.registry import questions
-from normlab.any_model.report import Report
+from normlab.any_model.report import Report, title_of
 from normlab.any_model.tracing.calls import Runner
 from normlab.any_model.tracing.float64 import WIDE_DTYPES
 from normlab.any_model.tracing.restore import State, preserved
@@ -73,7 +73,7 @@ def inspect(
             conventions = Conventions(forward, mask, axes, max_rows, max_positions)
             examination = _examination(runner, first, conventions, loss, causal)
             findings = dict(_answers(examination, chosen))
-            title = examination.title
+            title = title_of(examination)
     if state.refused:
         findings["restore"] = _not_restored(state.refused)
     if one_way := state.snapshot.one_way:

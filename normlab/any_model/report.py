@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from normlab.any_model.batches.axes import batch_first
+from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.registry import questions
+from normlab.any_model.questions.wording import listed
 from normlab.any_model.tracing.found_norms import FoundNorm
 from normlab.findings.finding import Finding
 from normlab.findings.summary import FAILING, by_harm, counts, summary
@@ -17,6 +20,25 @@ from normlab.records.labels import one_line
 from normlab.records.record import plain
 
 FORMAT = "normlab.module/2"
+
+
+def title_of(examination: Examination) -> str:
+    """Describe what was examined: the model's class, size and dtype, the rows, and the outputs."""
+    example, model = examination.example, examination.model
+    size = sum(weight.numel() for weight in model.parameters())
+    real, length = len(example.numbers), example.length
+    numbers = [str(example.numbers[n]) for n in sorted(examination.rows) if n < real]
+    rows = f"{'row' if len(numbers) == 1 else 'rows'} {listed(numbers)} of {example.total}"
+    axis, first = next(iter(example.rows.values())), batch_first(model)
+    if axis or first is not None:
+        rows += f" on axis {axis}" + f" (batch_first={first})" * (axis == int(first is False))
+    if added := example.size - real:
+        rows += f" and {added} made up"
+    rows += f", of up to {length:,} positions" * bool(length)
+    outputs, more = [*examination.compared][:4], len(examination.compared) - 4
+    outputs += [f"{more} more"] * (more > 0)
+    shown = f"; compared: {rows}" + f"; outputs {listed(outputs)}" * bool(outputs)
+    return f"{type(model).__name__}, {size:,} parameters in {examination.dtype}{shown}"
 
 
 @dataclass(frozen=True)

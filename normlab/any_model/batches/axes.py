@@ -29,10 +29,17 @@ class Axes(NamedTuple):
         return Axes(rows, positions)
 
 
+class MainAxes(NamedTuple):
+    """The row axis and the position axis of the main input. It may have no position axis."""
+
+    rows: int
+    positions: int | None
+
+
 def main_axes(
     model: nn.Module, x: Tensor, name: str, marks: Tensor | None, known: Axes
-) -> tuple[int, int | None]:
-    """Return the row axis of the main input, and its position axis or None.
+) -> MainAxes:
+    """Return the row axis and the position axis of the main input.
 
     `marks` is a mask of tokens [rows, positions], or lengths [rows]. Axes in `known`, set by
     the user, are taken as they are. The others follow from the mask's shape, the model's layers,
@@ -42,7 +49,7 @@ def main_axes(
     rows, positions = known.of(x, name)
     if positions is None:
         positions = _position_axis(model, x, name, marks, rows)
-    return int(positions == 0) if rows is None else rows, positions
+    return MainAxes(int(positions == 0) if rows is None else rows, positions)
 
 
 def _position_axis(
@@ -97,14 +104,21 @@ def _axis_of_lengths(x: Tensor, lengths: Tensor) -> int | None:
     return next(iter(fits or (n for n, size in sizes.items() if size > longest)), 1)
 
 
+class InputAxes(NamedTuple):
+    """The row axis of each input that has one, and the position axis of each that has one."""
+
+    rows: dict[InputKey, int]
+    positions: dict[InputKey, int]
+
+
 def axes_of_inputs(
     values: Mapping[InputKey, Any],
     names: Mapping[InputKey, str],
     config: Any,
     size: int,
     length: int,
-) -> tuple[dict[InputKey, int], dict[InputKey, int]]:
-    """Return the row axis of each input that has one, and the position axis likewise."""
+) -> InputAxes:
+    """Return the axes of all inputs that have `size` rows or `length` positions."""
     by_row: dict[InputKey, int] = {}
     by_token: dict[InputKey, int] = {}
     encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
@@ -119,7 +133,7 @@ def axes_of_inputs(
         axes = [n for n in range(1, len(shape)) if shape[n] == length]
         if axes and shape[0] in (1, size) and not names.get(k, "").startswith(of_decoder):
             by_token[k] = axes[0]
-    return by_row, by_token
+    return InputAxes(by_row, by_token)
 
 
 def batch_first(model: nn.Module) -> bool | None:

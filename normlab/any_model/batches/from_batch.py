@@ -82,27 +82,26 @@ def example_of(
     mask = find_mask(values, names, mask_option(conventions.mask, names.values(), device))
     main = _main_input(values, names, mask and mask.key)
     x, marks = values[main], values[mask.key] if mask else None
-    rows, positions = main_axes(model, x, names[main], marks, conventions.axes)
-    length = 0 if positions is None else x.shape[positions]
-    size = x.shape[rows] if marks is None else len(marks)
+    main_rows, main_positions = main_axes(model, x, names[main], marks, conventions.axes)
+    length = 0 if main_positions is None else x.shape[main_positions]
+    size = x.shape[main_rows] if marks is None else len(marks)
     if mask and marks is not None:
-        by_rows = x if rows == 0 else x.transpose(0, 1)
+        by_rows = x if main_rows == 0 else x.transpose(0, 1)
         name = names.get(mask.key, "")
         mask = mask._replace(kind=checked_kind(model, by_rows, marks, name, mask.kind))
     # another encoder's states have their own mask, which is not `attention_mask`
     elif length and not names[main].startswith("encoder_"):
         real = torch.ones(size, length, dtype=torch.long, device=device)
         mask = add_mask(values, names, parameters, real)
-    row_axes, token_axes = axes_of_inputs(values, names, config, size, length)
-    if positions is not None:
-        token_axes[main] = positions
-    if x.shape[rows : rows + 1] == (size,):
-        row_axes[main] = rows
-    if main not in row_axes:
-        name, shape = names[main], [*x.shape]
-        raise UserError(f"{name} has shape {shape}, but the mask has {size} rows")
+    axes = axes_of_inputs(values, names, config, size, length)
+    if main_positions is not None:
+        axes.positions[main] = main_positions
+    if x.shape[main_rows : main_rows + 1] == (size,):
+        axes.rows[main] = main_rows
+    if main not in axes.rows:
+        raise UserError(f"{names[main]} has shape {[*x.shape]}, but the mask has {size} rows")
     special = frozenset() if x.is_floating_point() else frozenset(special_ids(config))
-    example = Example(values, type(batch), row_axes, token_axes, special=special)
+    example = Example(values, type(batch), axes.rows, axes.positions, special=special)
     if mask:
         example = replace(example, mask=mask.key, mask_kind=mask.kind)
     return _cut(_filled(example, main, names, config), config, conventions)

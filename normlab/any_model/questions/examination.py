@@ -11,10 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.backends import mha
 
-from normlab.any_model.batches.axes import batch_first
 from normlab.any_model.batches.example import Example
 from normlab.any_model.batches.outputs import Outputs, Overlap, comparable
-from normlab.any_model.questions.wording import listed
 from normlab.any_model.tracing.calls import Runner, fast_path
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.found_norms import FoundNorm, FoundNorms, find_norms
@@ -85,24 +83,6 @@ class Examination:
     def model(self) -> nn.Module:
         """The model."""
         return self.runner.model
-
-    @property
-    def title(self) -> str:
-        """What was examined: the model's class, size and dtype, the rows, and the outputs."""
-        size = sum(weight.numel() for weight in self.model.parameters())
-        real, length = len(self.example.numbers), self.example.length
-        numbers = [str(self.example.numbers[n]) for n in sorted(self.rows) if n < real]
-        rows = f"{'row' if len(numbers) == 1 else 'rows'} {listed(numbers)} of {self.example.total}"
-        axis, first = next(iter(self.example.rows.values())), batch_first(self.model)
-        if axis or first is not None:
-            rows += f" on axis {axis}" + f" (batch_first={first})" * (axis == int(first is False))
-        if added := self.example.size - real:
-            rows += f" and {added} made up"
-        rows += f", of up to {length:,} positions" * bool(length)
-        outputs, more = [*self.compared][:4], len(self.compared) - 4
-        outputs += [f"{more} more"] * (more > 0)
-        shown = f"; compared: {rows}" + f"; outputs {listed(outputs)}" * bool(outputs)
-        return f"{type(self.model).__name__}, {size:,} parameters in {self.dtype}{shown}"
 
     @property
     def dtype(self) -> str:

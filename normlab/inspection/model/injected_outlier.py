@@ -1,6 +1,6 @@
 """Measures how a 999 that is injected into one token affects attention and other tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -79,60 +79,85 @@ def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
         before = record(built, batch, mode)
         if not before.attentions:
             return {}
-        passes = {
-            stack: record(built, batch, mode, enter=partial(_add, stack, place))
-            for stack in before.outputs("stack")
-        }
-        by_stack = {stack: {**worst(x), **output_changes(before, x)} for stack, x in passes.items()}
-        effects[statistics] = Effect(worst(before), by_stack)
+        by_stack: dict[str, StackEffect] = {}
+        for stack in before.outputs("stack"):
+            after = record(built, batch, mode, enter=partial(_add, stack, place))
+            by_stack[stack] = StackEffect(most_saturated(after), output_changes(before, after))
+        effects[statistics] = Effect(most_saturated(before), by_stack)
     return effects
 
 
+class Saturation(NamedTuple):
+    """The values of attention nearest to saturation, as `AttentionWeights` defines them."""
+
+    largest: float
+    slope: float
+    saturated: float
+
+
+class OutlierChange(NamedTuple):
+    """How much a stack's output changes at the sentence's other tokens, and in other sentences."""
+
+    own: float
+    others: float
+
+
+class StackEffect(NamedTuple):
+    """The effect of an outlier in one stack: on attention, and on the output of each stack."""
+
+    attention: Saturation
+    moved: Mapping[str, OutlierChange]
+
+    def values(self) -> dict[str, Any]:
+        """Return the entry in `inspect.json`."""
+        moved = {stack: change._asdict() for stack, change in self.moved.items()}
+        return {**self.attention._asdict(), "moved": moved}
+
+
 class Effect(NamedTuple):
-    """The effect of an outlier: the values of `worst` without it, and with it in each stack.
+    """The effect of an outlier: attention without it, and its effect in each stack."""
 
-    `by_stack` also has how much the outputs changed, under `moved`.
-    """
-
-    unchanged: dict[str, float]
-    by_stack: dict[str, dict[str, Any]]
+    unchanged: Saturation
+    by_stack: Mapping[str, StackEffect]
 
     @property
     def saturated(self) -> float:
         """The largest share of saturated rows, over the stacks that get the outlier."""
-        return max(each["saturated"] for each in self.by_stack.values())
+        return max(each.attention.saturated for each in self.by_stack.values())
 
     @property
     def alive(self) -> bool:
         """Whether the softmax stays alive with the outlier in any stack."""
         return self.saturated <= ALIVE
 
-    def largest_change(self, where: str) -> float:
-        """Return how much an outlier in a stack's input changes that stack's output at most.
-
-        `where` is `own` or `others`, as `outlier` defines them.
-        """
-        return max(each["moved"][stack][where] for stack, each in self.by_stack.items())
+    @property
+    def largest_change(self) -> OutlierChange:
+        """How much an outlier in the input of a stack changes the output of that stack at most."""
+        changes = [each.moved[stack] for stack, each in self.by_stack.items()]
+        return OutlierChange(max(x.own for x in changes), max(x.others for x in changes))
 
     def values(self) -> dict[str, Any]:
         """Return the entry in `inspect.json`."""
-        return {"unchanged": self.unchanged, "outlier_in": self.by_stack, "alive": self.alive}
+        return {
+            "unchanged": self.unchanged._asdict(),
+            "outlier_in": {stack: each.values() for stack, each in self.by_stack.items()},
+            "alive": self.alive,
+        }
 
     def rows(self, statistics: str) -> Iterator[tuple[Cell, ...]]:
         """Yield the rows of the table: the unchanged batch, and an outlier in each stack."""
-        yield "-", statistics, *self.unchanged.values(), None, None
+        yield "-", statistics, *self.unchanged, None, None
         for stack, each in self.by_stack.items():
-            shown = (each[name] for name in self.unchanged)
-            yield stack, statistics, *shown, *each["moved"][stack].values()
+            yield stack, statistics, *each.attention, *each.moved[stack]
 
 
 def _in_words(effect: Effect) -> str:
     """Describe whether the softmax stays alive, and how much the outputs change."""
     alive = "the softmax stays alive" if effect.alive else "attention saturates"
+    change = effect.largest_change
     return (
-        f"{alive} ({effect.unchanged['saturated']:.0%} -> {effect.saturated:.0%} of rows); other "
-        f"tokens of the sentence change by {effect.largest_change('own'):.0%}, other sentences by "
-        f"{effect.largest_change('others'):.0%}"
+        f"{alive} ({effect.unchanged.saturated:.0%} -> {effect.saturated:.0%} of rows); other "
+        f"tokens of the sentence change by {change.own:.0%}, other sentences by {change.others:.0%}"
     )
 
 
@@ -143,27 +168,31 @@ def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Floa
     return x + added
 
 
-def worst(forward: RecordedPass) -> dict[str, float]:
+def most_saturated(forward: RecordedPass) -> Saturation:
     """Return the most saturated values of any attention in the first sentence of the batch."""
     described = []
     for query, key, visible, real in forward.attentions.values():
         rows = real.clone()
         rows[1:] = False
         described.append(describe_attention(query, key, visible, rows, threshold=SATURATED))
-    which = {"largest": max, "slope": min, "saturated": max}
-    return {name: choose(float(each[name]) for each in described) for name, choose in which.items()}
+    return Saturation(
+        largest=max(float(each["largest"]) for each in described),
+        slope=min(float(each["slope"]) for each in described),
+        saturated=max(float(each["saturated"]) for each in described),
+    )
 
 
-def output_changes(
-    before: RecordedPass, after: RecordedPass
-) -> dict[str, dict[str, dict[str, float]]]:
+def output_changes(before: RecordedPass, after: RecordedPass) -> dict[str, OutlierChange]:
     """Return how much each stack's output changed in the first sentence and in the others."""
-    changes, outputs = {}, after.outputs("stack")
+    changes: dict[str, OutlierChange] = {}
+    outputs = after.outputs("stack")
     for name, end in before.outputs("stack").items():
         own_sentence, others = end.valid.clone(), end.valid.clone()
         own_sentence[1:] = own_sentence[0, 0] = others[0] = False
-        changes[name] = {
-            where: relative_change(outputs[name].all[tokens], end.all[tokens])
-            for where, tokens in (("own", own_sentence), ("others", others))
-        }
-    return {"moved": changes}
+        changes[name] = OutlierChange(
+            *(
+                relative_change(outputs[name].all[tokens], end.all[tokens])
+                for tokens in (own_sentence, others)
+            )
+        )
+    return changes

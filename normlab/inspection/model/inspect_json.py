@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.findings.finding import Finding
 from normlab.findings.question import Question
@@ -46,18 +46,24 @@ def sheet(built: BuiltModel, answers: Mapping[str, Finding]) -> dict[str, Any]:
     )
 
 
+class SideBySide(NamedTuple):
+    """The content of `inspect.json` for several runs, and the columns of each question.
+
+    In the content, `rows` has the values of each experiment (mean, standard deviation and number of
+    seeds), and `runs` has the sheet of each run.
+    """
+
+    content: dict[str, Any]
+    columns: dict[str, list[str]]
+
+
 def sheets_side_by_side(
     runs: Mapping[Path, RunRecord],
     changes: list[str],
     chosen: Sequence[Question],
     doing: Callable[[str], AbstractContextManager[None]],
-) -> tuple[dict[str, Any], dict[str, dict[str, None]]]:
-    """Ask the questions about several runs, each inside the context `doing(STAGE)`.
-
-    Returns the content of `inspect.json`, and the columns of each question. In the content, `rows`
-    has the values of each experiment (mean, standard deviation and number of seeds), and `runs` has
-    the sheet of each run.
-    """
+) -> SideBySide:
+    """Ask the questions about several runs, each inside the context `doing(STAGE)`."""
     values: dict[str, dict[str, list[Any]]] = {}
     columns = {each.name: dict[str, None]() for each in chosen}
     sheets: dict[str, Any] = {}
@@ -75,4 +81,5 @@ def sheets_side_by_side(
         row: {column: asdict(Summary.of(seeds)) for column, seeds in by_column.items()}
         for row, by_column in values.items()
     }
-    return {"format": FORMAT, "rows": rows, "runs": sheets}, columns
+    content = {"format": FORMAT, "rows": rows, "runs": sheets}
+    return SideBySide(content, {name: [*titles] for name, titles in columns.items()})

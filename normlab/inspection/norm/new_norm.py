@@ -8,6 +8,7 @@ import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from normlab.config import folders
 from normlab.config.registry import path_of
@@ -55,7 +56,14 @@ eps: 1.0e-5  # say what it is; annotate a new name with its range in the norm's 
 """
 
 
-def write_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
+class NormFiles(NamedTuple):
+    """The paths of a norm's module and of its config."""
+
+    module: Path
+    config: Path
+
+
+def write_norm(name: str, folder: Path | None) -> NormFiles:
     """Write the module and the config of a norm that divides by the root mean square.
 
     They are written to a folder or, without one, into this checkout of normlab. Returns their
@@ -82,12 +90,12 @@ def write_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
     return files
 
 
-def files_of_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
-    """Return the paths of a norm's module and config, in a folder or in a checkout of normlab."""
+def files_of_norm(name: str, folder: Path | None) -> NormFiles:
+    """Return the paths of a norm's files, in a folder or in a checkout of normlab."""
     if folder is not None:
-        return folder / f"{name}.py", folder / "norm" / f"{name}.yaml"
-    package = Path(__file__).resolve().parents[2]
-    return package / "norms" / f"{name}.py", folders.CONFIG_DIR / "norm" / f"{name}.yaml"
+        return NormFiles(folder / f"{name}.py", folder / "norm" / f"{name}.yaml")
+    module = Path(__file__).resolve().parents[2] / "norms" / f"{name}.py"
+    return NormFiles(module, folders.CONFIG_DIR / "norm" / f"{name}.yaml")
 
 
 def at_checkout() -> bool:
