@@ -172,7 +172,7 @@ def _line(line: FittedLine | None) -> str:
 
 
 def _properties(example: WorkedExample) -> dict[str, str]:
-    counts, settings = example.padding_counts, example.shown.settings
+    counts, settings = example.pooled_padding, example.shown.settings
     parameters, buffers = (
         ", ".join(f"{name} {list(x.shape)}" for name, x in tensors.items()) or "none"
         for tensors in example.stored
@@ -183,7 +183,7 @@ def _properties(example: WorkedExample) -> dict[str, str]:
         "in training it sees": influences_in_words(example.influences),
         "in eval it sees": influences_in_words(example.influences_in_eval),
         "one at a time": _stepwise(example.norm),
-        "padding counts": f"with padding={', '.join(c or 'any' for c in counts)}"
+        "pools padding": f"with padding={', '.join(c or 'any' for c in counts)}"
         if counts
         else "no",
         "parameters": parameters,

@@ -68,7 +68,7 @@ class WorkedExample(NamedTuple):
     """What was measured of a norm: its groups on the articles' tensor, and what it depends on.
 
     `cells` says which cells share statistics. An output depends on `influences` in training, and on
-    `influences_in_eval` in eval. `padding_counts` has the values of the setting `padding` with
+    `influences_in_eval` in eval. `pooled_padding` has the values of the setting `padding` with
     which padding changes the outputs of real tokens, or an empty string if it does so in a norm
     without this setting. `stored` has its parameters and saved buffers at full width.
     """
@@ -79,7 +79,7 @@ class WorkedExample(NamedTuple):
     groups: list[WorkedGroup]
     influences: list[Influence]
     influences_in_eval: list[Influence]
-    padding_counts: list[str]
+    pooled_padding: list[str]
     stored: Stored
 
 
@@ -103,12 +103,12 @@ def worked_example(option: Option) -> WorkedExample:
         worked_groups(norm, cells),
         influences(dependences),
         influences(dependence_in_eval(norm)),
-        padding_that_counts(shown, norm),
+        settings_that_pool_padding(shown, norm),
         stored(make_norm(option.name, FULL_WIDTH)),
     )
 
 
-def padding_that_counts(shown: ExampleNorm, norm: Norm) -> list[str]:
+def settings_that_pool_padding(shown: ExampleNorm, norm: Norm) -> list[str]:
     """Return the values of `padding` with which padding changes the outputs of real tokens.
 
     For a norm without this setting, the value is "".

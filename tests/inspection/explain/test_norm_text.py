@@ -16,7 +16,7 @@ from normlab.config.registry import option_names
             [
                 "6 groups of 4 values.",
                 "`weight` and the shift `bias` are learned",
-                "padding counts no",
+                "pools padding no",
             ],
         ),
         ("ssnorm", ["The factor `weight` is learned, one value. ("]),
