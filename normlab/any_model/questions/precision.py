@@ -29,7 +29,7 @@ def precision(examination: Examination) -> Finding:
     modules = dict(examination.model.named_modules())
     leaves = {name: m for name, m in modules.items() if _hooked(m) and m._parameters}
     if not leaves:
-        return Finding.none("no module that takes hooks has weights")
+        return Finding.none("no module that supports hooks has weights")
     answers = []
     changes = {
         kind: {name: _change_if_rounded(examination, round_, m) for name, m in leaves.items()}

@@ -41,7 +41,7 @@ def padding(built: BuiltModel) -> Finding:
     This is measured with batch statistics, as in training, and in eval mode.
     """
     if not built.task.padded:
-        return Finding.none("its batches have no padding")
+        return Finding.none("the batches of this task have no padding")
     positions = supported_positions(built.model)
     padded = draw_sentences(built, positions)
     if len(padded.shares) < 2:

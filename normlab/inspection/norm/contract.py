@@ -205,7 +205,7 @@ def formula(norm: BareNorm) -> str | Finding:
 def saved(norm: BareNorm) -> str:
     """Does eval leave the state unchanged, and does a saved norm resume training bit for bit?"""
     changed = measures.changed_by_eval(norm)
-    require(not changed, f"a forward in eval changes {_listed(changed)}")
+    require(not changed, f"a forward pass in eval changes {_listed(changed)}")
     for resumed in measures.resumed(norm):
         at = f"saved after step {resumed.saved_after} and loaded,"
         require(
@@ -226,7 +226,7 @@ def running(norm: BareNorm) -> str | Finding:
     changed = measures.effects_on_statistics(norm)
     require(
         not changed.by_bypass,
-        f"a forward in eval with batch statistics changes {_listed(changed.by_bypass)}",
+        f"a forward pass in eval with batch statistics changes {_listed(changed.by_bypass)}",
     )
     require(
         changed.by_recalibration,
