@@ -15,7 +15,7 @@ from normlab.any_model.batches.axes import Axes
 from normlab.any_model.batches.example import Forward, ModelFailed
 from normlab.any_model.batches.from_batch import Conventions, example_of, first_batches
 from normlab.any_model.batches.masks import MaskArgument
-from normlab.any_model.questions.examination import Examination
+from normlab.any_model.questions.examination import Examination, Loss
 from normlab.any_model.questions.registry import questions
 from normlab.any_model.report import Report, title_of
 from normlab.any_model.tracing.calls import Runner
@@ -35,7 +35,7 @@ def inspect(
     mask: MaskArgument = None,
     rows: int | None = None,
     positions: int | None = None,
-    loss: Any = None,
+    loss: Loss | None = None,
     causal: bool | None = None,
     checks: Literal["quick", "all"] | Sequence[str] = "quick",
     max_rows: int = 4,
@@ -115,7 +115,11 @@ def _quiet() -> Iterator[None]:
 
 
 def _examination(
-    runner: Runner, batches: Sequence[Any], conventions: Conventions, loss: Any, causal: bool | None
+    runner: Runner,
+    batches: Sequence[Any],
+    conventions: Conventions,
+    loss: Loss | None,
+    causal: bool | None,
 ) -> Examination:
     """Return the examination of the first batch.
 

@@ -6,9 +6,13 @@ class or type of transformers, such as `hf-tiny:bert`), `timm:NAME` (with random
 `normlab.inspect`. A test fails if its finding is `broken` or `failed`.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from normlab.findings.finding import Finding
 
 OPTION = "--normlab-model"
 
@@ -39,9 +43,9 @@ class _Report:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self._findings: Any = None
+        self._findings: Mapping[str, Finding] | None = None
 
-    def finding(self, question: str) -> Any:
+    def finding(self, question: str) -> "Finding":
         """Return the finding on a question.
 
         If the model cannot be loaded, the test of the first question fails and the others are

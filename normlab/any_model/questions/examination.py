@@ -1,7 +1,7 @@
 """The model under inspection, and how much its outputs change between two passes."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +28,10 @@ ROUNDED_CONSTANTS = 2e-6
 
 Padding on the left shifts the positions, so other constants are used.
 """
+
+
+Loss = Callable[[Any, Any], Any]
+"""The user's loss of a model's output and a batch: a number, or a tensor with one entry."""
 
 
 class PassPair(NamedTuple):
@@ -72,7 +76,7 @@ class Examination:
     runner: Runner
     example: Example
     batches: Sequence[Any]
-    loss: Any = None
+    loss: Loss | None = None
     causal: bool | None = None
     without_float64: dict[str, None] = field(default_factory=dict)
     compared: dict[str, None] = field(default_factory=dict)

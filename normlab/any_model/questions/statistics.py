@@ -14,7 +14,7 @@ from torch import Tensor
 from normlab.any_model.batches.example import ModelFailed, call_model
 from normlab.any_model.batches.from_batch import inputs_of
 from normlab.any_model.batches.outputs import tensors
-from normlab.any_model.questions.examination import Examination
+from normlab.any_model.questions.examination import Examination, Loss
 from normlab.any_model.questions.wording import unexamined
 from normlab.any_model.tracing.norm_modules import keeps_running_statistics, running_statistics
 from normlab.any_model.tracing.scripted import inside_script, is_scripted
@@ -59,7 +59,8 @@ def statistics(examination: Examination) -> Finding:
     moments = _moments(examination, norms)
     compared = [_compared(name, norm, moments[name]) for name, norm in norms.items()]
     plain = [norm for norm in norms.values() if not is_scripted(norm)]
-    losses = {} if examination.loss is None or not plain else _losses(examination, plain)
+    loss = examination.loss
+    losses = {} if loss is None or not plain else _losses(examination, loss, plain)
     return _finding(compared, losses, hidden)
 
 
@@ -256,7 +257,7 @@ def _pooled(rows: Sequence[RowMoments]) -> RowMoments:
     return RowMoments(count, mean, square)
 
 
-def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
+def _losses(examination: Examination, loss: Loss, norms: list[Any]) -> dict[str, float]:
     """Return the mean loss over the batches for each kind of statistics."""
 
     def measured(shares: Iterable[float] = repeat(0.0), *, training: bool) -> float:
@@ -270,7 +271,7 @@ def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
             values = inputs_of(batch, examination.example.device)
             example = replace(examination.example, values=values)
             output = call_model(examination.model, example, examination.runner.forward)
-            losses.append(float(examination.loss(output, batch)))
+            losses.append(float(loss(output, batch)))
         return fmean(losses)
 
     examination.runner.restore()
