@@ -13,7 +13,7 @@ from normlab.inspection.norm import new_norm
 def places(tmp_path, monkeypatch):
     monkeypatch.chdir(folders.CONFIG_DIR.parent)
     found = tmp_path / "mine.py", tmp_path / "mine.yaml"
-    monkeypatch.setattr(new_norm, "files_of_norm", lambda name, folder: found)
+    monkeypatch.setattr(new_norm, "files_of_norm", lambda *_: new_norm.NormFiles(*found))
     return found
 
 
