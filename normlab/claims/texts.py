@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from normlab.claims.decision import Decision
     from normlab.claims.ledger import JudgedClaim, JudgedPart
 
+_FORMS = {"number": "{}", "factor": "factor {}", "share": "{} of the time saved"}
+"""How a result is written, by the form of its numbers."""
+_LACKS_POWER = Reason("power")  # decision.POWER, without importing what reads records
+_POWER = {"number": "power", "factor": "power_factor", "share": "power_time"}
+"""The sentence about the power of a test, by the form of its numbers."""
+
 
 def verdict_text(judged_claim: "JudgedClaim") -> str:
     """Return the verdict with its grades, such as `contradicted (C: Multi30k, 2+2 layers)`."""
@@ -54,13 +60,7 @@ def result_text(judged_part: "JudgedPart") -> str:
         return f"trained: {sides_text(side_values(judged_part))}"
     if not (number := number_texts(decision)):
         return decision.finding
-    text = interval_text(number)
-    return _FORMS[decision.form].format(text)
-
-
-_FORMS = {"number": "{}", "factor": "factor {}", "share": "{} of the time saved"}
-_POWER = {"number": "power", "factor": "power_factor", "share": "power_time"}
-"""The sentence about the power of a test, by the form of its numbers."""
+    return _FORMS[decision.form].format(interval_text(number))
 
 
 def number_texts(decision: "Decision") -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def number_texts(decision: "Decision") -> tuple[str, ...]:
 def reason_of(judged_part: "JudgedPart") -> Reason | str:
     """Return why a part is open; if its test lacks power, with the difference that it detects."""
     reason, estimate = judged_part.reason, judged_part.decision.estimate
-    if reason != Reason("power") or estimate is None or estimate.smallest is None:
+    if reason != _LACKS_POWER or estimate is None or estimate.smallest is None:
         return reason
     form, smallest = judged_part.decision.form, estimate.smallest
     text = _percent(smallest) if form == "share" else aligned(smallest)[0]
