@@ -32,7 +32,7 @@ class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The words around a claim on a terminal; a fact without one of the `labels` is not shown.
 
     `verdict`, `part_verdict` and `finding` choose between the texts of the ledger, which are in
-    English, and the `word` of a verdict, its `grade`, and the `facts` in this language.
+    English, and this language's word for a verdict, its `grade`, and the `facts`.
     """
 
     statement: str
