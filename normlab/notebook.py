@@ -1,7 +1,7 @@
 """Records for notebooks: tables, curves over training, and figures.
 
-`normlab.load_records()` returns the records. Tables are pandas data frames, and pandas is imported
-on use.
+`normlab.load_records()` returns the records. Tables are pandas data frames; pandas is imported on
+first use.
 """
 
 from collections.abc import Sequence

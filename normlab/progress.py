@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 
 
 class Stage(NamedTuple):
-    """The current phase and its progress, and in training the loss of the step.
+    """The current phase and its progress and, in training, the loss of the step.
 
     `done` counts steps in training, and examples in validation and test. `total` is None if
     unknown. `spent` is the share that has been used of a training budget in tokens, epochs or

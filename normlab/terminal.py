@@ -40,7 +40,7 @@ _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class _Column(NamedTuple):
-    """A column: its texts (its name first), and its smallest and largest width in characters."""
+    """The texts of a column, beginning with its name, and its smallest and largest width."""
 
     texts: list[str]
     numeric: bool

@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
         return self._known(*self.parse_known_args(args, namespace))
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments, where flags and words may be mixed; see `parse_args`."""
+        """Return the arguments like `parse_args`. Flags may occur between positional arguments."""
         return self._known(*self.parse_known_intermixed_args(args, namespace))
 
     def _known(self, arguments: Any, unknown: Sequence[str]) -> Any:
@@ -73,7 +73,7 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
     add = parser.add_argument
     add("run", type=as_run, metavar="RUN", help=run)
     add("changes", nargs="*", metavar="key=value", help="settings that override the run's")
-    add("--weights", metavar="NAME", help="last, average, best_<score>; default: the tested ones")
+    add("--weights", metavar="NAME", help="last, average or best_<score>; default: as tested")
 
 
 def add_compared(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     add("--order", action="extend", nargs="+", default=[], metavar="ROW", help=text)
     text = "names of norms or rows, scores and axes: ln=LayerNorm test/bleu=BLEU"
     add("--names", action="extend", nargs="+", default=[], metavar="NAME=TEXT", help=text)
-    add("--latex", action="store_true", help="the table in LaTeX (booktabs)")
+    add("--latex", action="store_true", help="print the table in LaTeX (booktabs)")
     uncertainty = parser.add_mutually_exclusive_group()
     for name, what in (("stars", "stars for p values"), ("intervals", "differences, intervals")):
         text = f"in LaTeX: {what}"
@@ -95,7 +95,12 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
             f"--{name}", dest="uncertainty", action="store_const", const=name, help=text
         )
     parser.set_defaults(uncertainty="")
-    add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
+    add(
+        "--data-dir",
+        type=as_path,
+        metavar="FOLDER",
+        help="folder of the test text, if it has moved",
+    )
     which = "only ended runs with this value, or one of several (norm=ln,bn); may be repeated"
     add_where(parser, which)
 

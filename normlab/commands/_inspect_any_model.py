@@ -30,7 +30,7 @@ def add_any_model(parser: Parser) -> None:
         "(1 = padding) or lengths (the real length of each row)"
     )
     add("--mask", type=_mask, metavar="NAME|KIND|NAME=KIND", help=text)
-    add("--causal", action="store_true", help="positions must not depend on later ones")
+    add("--causal", action="store_true", help="check that no position depends on later ones")
     add("--all", action="store_true", help="ask the slow questions too")
     add("--html", type=as_path, metavar="FILE", help="write a page")
 

@@ -26,7 +26,7 @@ def print_plan(
     published: Path = PUBLISH_TO,
     notes: bool = False,
 ) -> None:
-    """Print the cost of the remaining runs, estimated also from published runs."""
+    """Print the cost of the remaining runs, estimated from the user's and from published runs."""
     for job in jobs:
         left = job.left(print_error)
         print_prose(job.progress(left))

@@ -161,7 +161,7 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, ag
     problems = [*damaged, *manifest.problems(results).values()]
     for path in manifest.stale(pages):
         what = "does not match the records" if path.is_file() else "missing"
-        problems.append(f"{path}: {what}; check what changed, then {again}")
+        problems.append(f"{path}: {what}; find out what changed, then run {again}")
     for problem in problems:
         print_error(problem)
     if not problems:

@@ -76,8 +76,8 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
         case "runs" | "run":
             return _runs(runs_dir)
         case "keys" | "key":
-            note = "in full: normlab list keys | grep KEY; the values that options set: "
-            note += "normlab train norm=bn --cfg job"
+            note = "`normlab list keys | grep KEY` prints the whole text, and "
+            note += "`normlab train norm=bn --cfg job` the values that options set"
             columns = ["key", "default", "allowed", "what it is"]
             return Listing(columns, config_keys(), [note])
         case "norm":
@@ -114,8 +114,8 @@ def _studies() -> Listing:
         study = load_study(option.name)
         costs = [f"{scale}: {study.cost_text(scale)}" for scale in study.scales]
         rows.append([option.name, option.description, "; ".join(costs)])
-    note = "estimates for one run at a time on a core with AVX512, at scale=paper on a GPU; in "
-    note += "full: normlab list studies | grep STUDY, or normlab study plan STUDY"
+    note = "The costs are estimates for one run at a time on a core with AVX512, at scale=paper on "
+    note += "a GPU. `normlab list studies | grep STUDY` prints the whole text."
     return Listing(["study", "what it is", "cost by scale"], rows, [note])
 
 

@@ -128,7 +128,7 @@ def card(argv: list[str]) -> int:
             raise UserError(f"--publish needs scale=small, not scale={examined.scale}")
         former = published_card(examined, results)
     if former is not None and not arguments.replace:
-        raise UserError(f"{former}: a published card never changes; add --replace to replace it")
+        raise UserError(f"{former} is already published; add --replace to overwrite it")
     examined.check()
     print_prose(f"card of {examined.name}, scale={examined.scale}: {len(chosen)} questions")
     by_question: dict[str, Any] = {}
@@ -151,7 +151,12 @@ def _card_parser() -> ArgumentParser:
     text = "the norm and any settings to change; scale=smoke for a run of under a minute"
     add("norm", nargs="*", metavar="NAME | key=value", help=text)
     add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
-    add("--folder", type=as_path, default=Path("cards"), help="where cards are kept")
+    add(
+        "--folder",
+        type=as_path,
+        default=Path("cards"),
+        help="folder in which cards are kept; default: cards",
+    )
     add("--publish", type=as_path, metavar="RESULTS", help="also add it to the board in RESULTS")
     add("--replace", action="store_true", help="replace a published card of the same name")
     return parser

@@ -303,4 +303,4 @@ def _write(job: "TuningJob", results: Mapping[str, Any]) -> None:
     print(f"the chosen rates for scale={job.scale} are in {file}; all trials are in {page}")
     for name in removed:
         rate = " ".join(job.study.scale(job.scale).rates[name])
-        print(f"no value trains for {name}: its old rate, {rate}, is removed")
+        print(f"{name} trains with no value, so its old rate ({rate}) is removed")

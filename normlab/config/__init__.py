@@ -2,19 +2,20 @@
 
 Command-line arguments pass through these modules, in this order:
 
-overrides.py, trackers.py    the words, written out for Hydra; refuse a flag, a list, a bad quote
-compose.py                   Hydra merges the folders of options with what was typed, and refuses
-                             options and keys that do not exist
-settle.py                    Hydra's config becomes a run's, pass by pass: precision, options, short
-                             keys, recipe, `sites.py`, batch size, folders; refuses a missing value,
-                             and settings of which one would be ignored
-run_config.py                its types and its plain form; refuses classes and interpolations, keys
-                             that a changed or recorded run does not have, a value outside the range
-                             of its key, and values in conflict
-instantiation.py             the objects, when training begins; refuses what the annotations of the
-                             option's class exclude, before anything is built
+overrides.py, trackers.py    rewrite the arguments for Hydra. They refuse unknown flags, lists where
+                             one option belongs, and unbalanced quotes.
+compose.py                   lets Hydra merge the folders of options with the arguments. It refuses
+                             options and keys that do not exist.
+settle.py                    turns Hydra's config into a run's, pass by pass: precision, options,
+                             short keys, recipe, `sites.py`, batch size, folders. It refuses a
+                             missing value, and two settings if one of them would be ignored.
+run_config.py                applies the types of the schema. It refuses classes, interpolations,
+                             keys that the run does not have, values outside the range of their
+                             key, and values that conflict.
+instantiation.py             builds the objects when training begins. Before it builds anything, it
+                             refuses values that the annotations of an option's class exclude.
 
 They use `keys.py`, which has the properties of each key, such as its range (`value_range.py`),
-`schema.py`, which has the keys of every run, `registry.py`, which reads the options, and
-`experiments.py`, which reads files of settings.
+`schema.py`, which has the keys of every run, `registry.py`, which reads the options,
+`comments.py`, which reads their descriptions, and `experiments.py`, which reads files of settings.
 """

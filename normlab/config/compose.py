@@ -88,7 +88,7 @@ def from_hydra(config: DictConfig) -> DictConfig:
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides with the default recipe. A sweep over tasks or scales gets no recipe."""
+    """Return the overrides with the default recipe, which a sweep over tasks or scales lacks."""
     options = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
     recipe = default_recipe(options["task"], options.get("scale"))
     if recipe is None or "recipe" in options:
@@ -110,8 +110,8 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
 def shown_config(argv: Sequence[str]) -> str | None:
     """Return the config of a run for `--cfg job`, or None for other flags, which Hydra handles.
 
-    Hydra would print its own composition, without the values of a recipe. The values of a run have
-    no interpolations, so `--resolve` changes nothing.
+    Hydra would print the config as it composes it, without the values of a recipe. A run's config
+    has no interpolations, so `--resolve` changes nothing.
     """
     flags = ArgumentParser(add_help=False, allow_abbrev=False)
     flags.add_argument("--cfg", "-c")
@@ -137,7 +137,7 @@ _FOLDERS = {
     str(CONFIG_DIR): CONFIG_DIR,
     "pkg://hydra.conf": Path(hydra.__file__).parent / "conf",
 }
-"""The folders that are on Hydra's search path before `OptionFolders`, as Hydra writes them."""
+"""The folders on Hydra's search path before `OptionFolders` changes it, by Hydra's names."""
 _HEADER = 512  # characters in which Hydra looks for `# @package`
 
 
@@ -208,7 +208,7 @@ class OptionFolders(SearchPathPlugin):
 
 
 def register() -> None:
-    """Register the schema, newer keys and the folders with options with Hydra."""
+    """Make the schema, the newer keys and the folders of options known to Hydra."""
     store = ConfigStore.instance()
     if f"{_SCHEMA}.yaml" in store.repo:
         return
@@ -223,7 +223,7 @@ def register() -> None:
 
 @contextmanager
 def configs_open() -> Iterator[None]:
-    """Let Hydra read `configs/` in the block. If the caller uses Hydra, too, its state is kept."""
+    """Let Hydra read `configs/` inside the context. On exit, restore the caller's use of Hydra."""
     register()
     caller = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()

@@ -17,11 +17,11 @@ from normlab.errors import UserError
 
 _T = TypeVar("_T")
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-"""A text that is not empty."""
+"""Text that is not empty."""
 
 
 class WrongField(ValueError):
-    """Raised in `__post_init__` for a value that conflicts with others: the key and the problem."""
+    """Raised in `__post_init__`, with the key and the problem, if a value conflicts with others."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key}: {problem}")
@@ -29,9 +29,9 @@ class WrongField(ValueError):
 
 
 class OneOfKinds:
-    """Base class of the kinds of a value that has several forms in a file.
+    """Base class of a value that may have several forms in a file.
 
-    Each kind is a Struct.
+    Each form is a subclass, and a Struct.
     """
 
     @classmethod

@@ -17,7 +17,7 @@ _MOST = 3  # maximum number of suggestions
 
 
 def run_groups() -> list[str]:
-    """Return the groups that runs choose from and `norm@` keys, not `article`, `claim`, `study`."""
+    """Return the groups from which runs choose options, and the `norm@` keys."""
     kinds = [group for group in groups() if group not in ("article", "claim", "study")]
     return [*kinds, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 

@@ -40,7 +40,7 @@ def chosen_file(text: str) -> str:
 
 
 def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an experiment's content, with text as written. Raise UserError for other files.
+    """Return the content of an experiment, with text as written; raise UserError for other files.
 
     YAML reads `name: 1.10` as a number, and would drop its last digit.
     """
@@ -112,7 +112,7 @@ def files_of(names: Sequence[str]) -> dict[str, Path]:
 
 
 def _with_bases(name: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield the file and the content of an experiment after those from which it inherits."""
+    """Yield the file and the content of each experiment that this one inherits, then its own."""
     path = paths(EXPERIMENT).get(name, Path(name))
     content = read_option(path)
     for base in content.get("defaults", []):

@@ -18,7 +18,7 @@ from normlab.config.folders import add_to_import_path, folders, own_line, source
 from normlab.config.registry import OPTION, TARGET, node_settings, sha256
 from normlab.errors import UserError
 
-_IMPORTED: dict[Path, str] = {}  # the checksum of each own file whose class was used
+_IMPORTED: dict[Path, str] = {}  # the checksum of each of the user's files that was used
 _Kind = TypeVar("_Kind")
 
 

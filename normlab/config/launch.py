@@ -53,7 +53,7 @@ def launch() -> Launch:
 
 
 def check_single(what: str) -> None:
-    """Raise UserError if this process is one of several, which `what` does not support."""
+    """Raise UserError if this process is one of several; `what` says what needs a single one."""
     if (process := launch()).size > 1:
         raise UserError(
             f"the environment has {process.variables}, as under torchrun, but {what}; start it "

@@ -4,8 +4,8 @@
 sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too.
 `include=FOLDER` adds a folder of the user's own options to the environment variable `NORMLAB_PATH`.
 
-Text is quoted before Hydra's parser reads it, since that would read `name=1.10` as a number. All
-else is read by that parser (`parsed`), which is imported when it is first needed.
+Text is quoted before Hydra's parser reads it, because the parser would read `name=1.10` as a
+number. Everything else is read by that parser (`parsed`), which is imported on first use.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a she
 
 
 def written_out(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments as Hydra is to read them, with own folders added to `NORMLAB_PATH`.
+    """Return the arguments in the form that Hydra reads, and add own folders to `NORMLAB_PATH`.
 
-    Raises UserError for a file without settings, an unknown key of W&B or TensorBoard, or what
-    `check_arguments` refuses.
+    Raises UserError for a file without settings, for an unknown key of W&B or TensorBoard, and for
+    arguments that `check_arguments` refuses.
     """
     experiments: list[str] = []
     sweeps: list[str] = []
@@ -65,7 +65,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
 
 
 def experiment_override(names: Sequence[str]) -> list[str]:
-    """Return the override that chooses experiments, which is the last one."""
+    """Return the override that chooses these experiments, or no override if there are none."""
     written = [name if name.replace("_", "").isalnum() else quoted(name) for name in names]
     value = written[0] if len(written) == 1 else f"[{','.join(written)}]"
     return [f"{EXPERIMENT}={value}"] if names else []
@@ -128,7 +128,7 @@ def _as_text(value: str) -> str:
 
 
 def _reads_as_text(value: str) -> bool:
-    """Return whether Hydra reads a value as the text that it is, or as null."""
+    """Return whether Hydra reads a value as text or as null, not as a number or boolean."""
     try:
         return isinstance(parsed(f"key={value}").value(), str | None)
     except UserError:
@@ -180,7 +180,7 @@ def _check_override(text: str, key: str) -> None:
 
 
 def first_run(arguments: Sequence[str]) -> list[str]:
-    """Return the settings of a sweep's first run, without the keys that a search varies."""
+    """Return the settings of the first run of a sweep, without the keys that a search varies."""
     words: list[str] = []
     for text in arguments:
         if text.startswith(("-", "hydra")):

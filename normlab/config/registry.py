@@ -138,7 +138,7 @@ def options_with(group: str) -> dict[str, list[str]]:
 
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
-    """Return the content of an option's file. Raise UserError with the key if it does not exist."""
+    """Return the content of an option's file; raise UserError, with the key, if it is missing."""
     if (path := path_of(group, str(name))) is None:
         known = ", ".join(option_names(group))
         problem = f"{key}.{OPTION}={name!r:.60} does not exist here; choose from {known}"
@@ -157,7 +157,7 @@ def _settings(path: Path, group: str) -> Mapping[str, Any]:
 
 
 def read_option(path: Path) -> Mapping[str, Any]:
-    """Return the settings of an option's file, or {} if it is empty. Raise UserError for others."""
+    """Return the settings in an option's file, without the keys that only describe the option."""
     return {name: value for name, value in _content_of(path).items() if name not in ABOUT}
 
 
@@ -178,7 +178,9 @@ def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
 
 
 def node_settings(node: object, key: str) -> Mapping[str, Any]:
-    """Return the content of a node's option file, with its class. Raise UserError if it has none.
+    """Return the content of the file of a node's option, which names the class.
+
+    Raise UserError if the node does not name an option that exists.
 
     `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
     """
@@ -196,9 +198,9 @@ def node_settings(node: object, key: str) -> Mapping[str, Any]:
 def with_option_names(
     node: Mapping[str, Any], key: str, choices: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a node composed by Hydra, with option names in place of classes.
+    """Return a node composed by Hydra, with the name of the option in place of each class.
 
-    `choices` are the options by group, such as `task/corpus`.
+    `choices` has the chosen option of each group, such as `task/corpus`.
     """
     inner = {
         name: with_option_names(each, f"{key}.{name}", choices)

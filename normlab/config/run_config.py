@@ -1,9 +1,9 @@
-"""The config of a run: in the types of its schema, as the plain data of a record, and checked.
+"""The config of a run, in the types of its schema or as the plain data of a record, and its checks.
 
-Each value must be within the range of its key, and no two in conflict. An impossible value is
-refused when a run is composed, before it costs anything, and without torch: annotations of an
-option's own parameters, such as `Annotated[int, Meta(gt=0)]`, are checked later, when its class is
-imported. Nothing here imports torch.
+Each value must be within the range of its key, and no two values may conflict. This is checked as
+soon as a run is composed. The annotations of an option's own parameters, such as
+`Annotated[int, Meta(gt=0)]`, are checked later, when its class is imported. Nothing here imports
+torch.
 """
 
 import math

@@ -1,7 +1,8 @@
-"""From the config that Hydra composes to the config of a run: `settle`, pass by pass.
+"""Turns the config that Hydra composes into the config of a run, pass by pass (`settle`).
 
-Hydra's config has the classes of its options and the short keys as written; some values depend on
-others. A run's config names options, has only full keys, and each value is final.
+Hydra's config has the classes of the options, and short keys as the user wrote them, and some
+values depend on others. A run's config names its options, has only full keys, and all its values
+are final.
 """
 
 import os
@@ -96,7 +97,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
 
 
 def settle_precision(run: DictConfig) -> None:
-    """Replace `precision=auto` by the device's."""
+    """Replace `precision=auto` by the precision that it means on the run's device."""
     run.precision = Precision[settled_precision(run.precision.name, device=run.device.name)]
 
 

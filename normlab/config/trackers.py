@@ -20,8 +20,8 @@ from normlab.errors import UserError
 def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[str]:
     """Return the arguments of a run with the sinks of `wandb=true` and `wandb.KEY=VALUE` added.
 
-    The other sinks are taken from the command line or, if it sets none, from the experiments, which
-    are given as the override that chooses them, or none.
+    The other sinks are taken from the command line or, if it sets none, from the experiments.
+    `experiments` is the override that chooses them, or is empty.
     """
     words: list[str] = []
     trackers: dict[str, bool] = {}

@@ -9,13 +9,13 @@ from msgspec import Meta, inspect
 
 
 class Range(NamedTuple):
-    """The values that a key may have, in words that follow `must be`, and as a type for msgspec."""
+    """The values that a key may have: as words that follow `must be`, and as a type for msgspec."""
 
     allowed: str
     kind: Any
 
     def has(self, value: object) -> bool:
-        """Return whether a value is one of them."""
+        """Return whether a value is in the range."""
         try:
             msgspec.convert(value, self.kind)
         except msgspec.ValidationError:

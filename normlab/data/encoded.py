@@ -145,8 +145,8 @@ def sentence_spans(
 ) -> tuple[np.ndarray, ...]:
     """Cut documents into spans of sentences; return each span's document, first sentence and end.
 
-    Span i fits into `rooms[i]` tokens unless it has only `least` sentences, the minimum. If a
-    document has fewer than `least` sentences left, the last span starts at an earlier sentence of
+    Span i has at most `rooms[i]` tokens, unless it has `least` sentences, which is the minimum. If
+    a document has fewer than `least` sentences left, the last span starts at an earlier sentence of
     the document.
     """
     places, limits = offsets.tolist(), rooms.tolist()

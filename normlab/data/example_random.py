@@ -1,4 +1,4 @@
-"""Random numbers of examples, which depend only on a purpose, a seed, an epoch and an index."""
+"""Random numbers for examples, which depend only on a purpose, a seed, an epoch and an index."""
 
 import zlib
 from typing import Literal

@@ -16,7 +16,7 @@ from normlab.data.encoded import offsets_of
 from normlab.errors import UserError
 
 NUMBERS_PER_TOKEN = 4
-"""A token has a random number for its choice, rounding, its corruption and its substitute."""
+"""A token has random numbers for its choice, rounding, its corruption and its substitute."""
 
 
 class Masked(NamedTuple):

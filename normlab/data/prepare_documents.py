@@ -43,7 +43,7 @@ class PreparedDocuments:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedDocuments":
-        """Rebuild from the data that a run keeps, which are the vocabulary without any text."""
+        """Rebuild the vocabulary from the file that a run keeps, which has no other text."""
         return cls({}, DocumentTokenizer.of_text(vocabulary[_TOKENIZER]), description)
 
     def vocabulary(self) -> dict[str, str]:

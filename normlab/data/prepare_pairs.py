@@ -46,7 +46,7 @@ class PreparedTranslation:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedTranslation":
-        """Rebuild from the data that a run keeps, which are the vocabulary without any text."""
+        """Rebuild the vocabularies from the files that a run keeps, which have no other text."""
         tokenizers = [Tokenizer.of_text(vocabulary[name]) for name in sorted(vocabulary)]
         form, languages = description["form"], description["languages"]
         return cls({}, {}, tokenizers[0], tokenizers[-1], form, languages, description)
@@ -190,7 +190,7 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
 
 
 def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int) -> np.ndarray:
-    """Return the indices of pairs within `max_length`. Raise UserError if a scored pair is longer.
+    """Return the indices of pairs up to `max_length`. Raise UserError if a scored pair is longer.
 
     `lines` (int64 [pairs]) are the pairs' line numbers in their files.
     """

@@ -35,7 +35,7 @@ from normlab.errors import UserError
 
 MARKS = 3  # special tokens in [CLS] A [SEP] B [SEP]; one fewer without B
 TRIES = 64  # candidates tried on each side for a B from another document
-LEAST = 2  # the number of ordinary tokens that a sequence must at least have room for
+LEAST = 2  # minimum number of ordinary tokens for which a sequence must have room
 
 
 class SegmentBatch(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-class DataSource(ABC):  # noqa: B024 - what a source must give depends on its kind
+class DataSource(ABC):  # noqa: B024 - what a source must provide depends on its kind
     """A source that a task reads its data from."""
 
     def files(self) -> Mapping[str, Path] | None:

@@ -16,8 +16,9 @@ from normlab.data.vocabulary import DocumentTokenizer
 
 
 class TextBatch(NamedTuple):
-    """A batch of windows [rows, columns]: `ids`, and in `next_ids` the token after each, int64.
+    """A batch of windows as arrays [rows, columns].
 
+    `ids` (int64) has the tokens, and `next_ids` (int64) the token that follows each of them.
     `valid` (bool) is False for padding.
     """
 
@@ -45,7 +46,7 @@ class Windows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Predictions per window, which is also its number of input tokens, int64 [windows]."""
+        """The number of predictions, and of input tokens, of each window, int64 [windows]."""
         return self.tokens + self.ends
 
     def batch(

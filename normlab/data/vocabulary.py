@@ -67,7 +67,7 @@ class _Vocabulary:
         return self._segmenter.get_vocab_size()
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
-        """Decode ids to text without padding and marks, but with unknown and masked tokens."""
+        """Decode ids to text, without padding and marks, but with unknown and masked tokens."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The base class of tasks, with their data, losses and scores, and the micro-batches of a step.
+"""The base classes of tasks (data, losses and scores) and of the micro-batches of a step.
 
 The training loop draws batches, computes summed losses, and divides them by the batches' counts,
 which are first summed over all micro-batches and ranks.
@@ -138,7 +138,7 @@ class Task(ABC):
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
         """Return the length in tokens of each example in a split, per side, as int64 [n, k].
 
-        With a `draw`, the examples are the ones of a training epoch, otherwise the scored examples.
+        With a `draw`, these are the examples of a training epoch, otherwise the scored examples.
         """
 
     @abstractmethod

@@ -33,7 +33,7 @@ from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 class LengthChange:
     """The step at which training switches to another `max_length`; both are None if it never does.
 
-    `after` can replace `step`: it is the share of `steps` before the change, which is 0.9 in BERT.
+    Instead of `step`, `after` can be set: the share of all `steps` before the change (BERT: 0.9).
     """
 
     step: int | None

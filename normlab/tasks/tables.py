@@ -1,4 +1,4 @@
-"""Classification of rows of measurements, which the model gets unscaled, in their own units."""
+"""Classification of rows of measurements, which are fed to the model unscaled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

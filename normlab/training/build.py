@@ -29,8 +29,9 @@ from normlab.training.schedule import Schedule
 from normlab.training.sinks import Sink, SinkGroup
 
 _GRAPHS = 64
-"""The limit of compiled graphs per block, instead of torch's 8, beyond which blocks run uncompiled.
-Graphs differ by encoder and decoder, padding, training and eval, and by each phase of the norms.
+"""The maximum number of compiled graphs per block; torch's default is 8, and beyond it blocks run
+uncompiled. Encoder and decoder, batches with and without padding, training and evaluation, and each
+phase of the norms need different graphs.
 """
 
 

@@ -226,7 +226,8 @@ def start_from(
     for name in taken:
         state[name].copy_(weights[name])
     other = f"; it was trained on different data: {', '.join(changed)}" if changed else ""
-    note = f"{path}: {len(taken)} of {len(state)} tensors copied, the others initialized{other}"
+    copied = f"{len(taken)} of {len(state)} tensors are copied from {path}"
+    note = f"{copied}, and the others are initialized{other}"
     with reading(path):
         return note, codes_of(content)
 

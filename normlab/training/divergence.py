@@ -26,7 +26,7 @@ WINDOW = 50
 
 
 class Diverged(Exception):
-    """Raised when a run diverges, with the step, the reason, and the first bad layer if known."""
+    """Raised when a run diverges, with the step, the reason, and the first bad layer, if known."""
 
     def __init__(self, step: int, reason: str, layer: str | None):
         super().__init__(f"step {step}: {reason}" + (f" at {layer}" if layer else ""))
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
 
     @property
     def nonfinite(self) -> str | None:
-        """Text about the step's value that is not finite, or None if the step may be taken."""
+        """The value of the step that is not finite, as text, or None if the step may be taken."""
         if not math.isfinite(total := self.loss + self.penalty):
             return f"loss is {total}"
         if not math.isfinite(self.grad_norm):

@@ -262,9 +262,9 @@ class _Execution:
     def _scores(
         self, trainer: Trainer, outcome: Outcome
     ) -> tuple[dict[str, Score], dict[str, int]]:
-        """Return the scores and the steps of the tested weights.
+        """Return the scores, and the steps of the tested weights.
 
-        Both are empty for an unfinished run.
+        An unfinished run has no tested weights, and only its validation scores.
         """
         lost = outcome.status == "diverged"
         chosen = self.config["observe"]["targets"]

@@ -138,8 +138,8 @@ def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[Setting, float]]:
         return msgspec.convert(optim.get("groups") or {}, dict[Group, dict[Setting, float]])
     except msgspec.ValidationError as error:
         raise UserError(
-            f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
-            f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}) or paths "
+            f"optim.groups={optim['groups']!r:.60}: {error}; set "
+            f"{' or '.join(get_args(Setting))} for kinds ({', '.join(get_args(Kind))}) or paths "
             "of norms, such as '+optim.groups={norm: {weight_decay: 0}, *.final: {rate: 0.5}}'"
         ) from None
 

@@ -1,10 +1,10 @@
 """A run's folder: its lock, record and vocabulary, and whether the results in it may be reused.
 
-They may be if the code and the data are unchanged. A record has the checksums of the prepared data
-(`data.checksums`) and of the files that they were read from (`data.files`), wherever these are
-stored. If the files are equal, so are the data; only if files differ are the data prepared and
-compared. With the vocabulary in its folder, a model is never used with a different one, and needs
-no data to translate or continue a text.
+Results may be reused if the code and the data are unchanged. A record has the checksums of the
+prepared data (`data.checksums`) and of the files from which the data were read (`data.files`),
+wherever these files are. If the files are equal, so are the data. Only if files differ, the data
+are prepared and compared. The folder keeps the vocabulary, so that a model is never used with a
+different one, and can translate or continue a text without the data.
 
 This module does not import torch, so the record of a finished run is returned immediately.
 """
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 VOCABULARY = "vocabulary"  # the subfolder of a run's folder
 OTHER_VOCABULARY = (
-    "was trained with a different vocabulary than its text gives now; install the version of "
-    "tokenizers in its record, or train the run again in another runs_dir"
+    "was trained with a different vocabulary than the one now learned from its text; install the "
+    "version of tokenizers in its record, or train the run again in another runs_dir"
 )
 _MOST_NAMED = 100  # if there are more files, a single checksum is recorded for all of them
 
@@ -145,12 +145,12 @@ class RunFolder:
         except UserError as error:
             raise UserError(
                 f"{self.folder} has ended, but its data cannot be compared: {error} (normlab "
-                f"compare {self.folder} shows its scores without them)"
+                f"compare {self.folder} shows its scores without the data)"
             ) from error
         self.refuse_changed(changed)
         if missing := missing_tests(record, self.config["observe"]):
             raise UserError(
-                f"{self.folder} has ended, and was tested without {' '.join(missing)}; omit that, "
+                f"{self.folder} has ended, and was tested without {' '.join(missing)}; omit this, "
                 f"or compute it with normlab eval {self.folder} {' '.join(map(quote, missing))}"
             )
         return record
@@ -272,7 +272,7 @@ def data_at_hand_changed(record: RunRecord, config: Mapping[str, Any]) -> bool:
 
 
 def changed_data_text(changed: Sequence[str], data_dir: object) -> str:
-    """Return the part of an error with the data that have changed and where they were read."""
+    """Return the part of an error that lists the changed data and where they are."""
     shown = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
     place = "" if data_dir is None else f" (data_dir={data_dir}: {Path(str(data_dir)).resolve()})"
     return f"was trained on different data: {shown} differ{'s' * (len(changed) == 1)}{place}"

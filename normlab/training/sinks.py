@@ -57,7 +57,7 @@ class RunInfo:
 
 
 class Notice(NamedTuple):
-    """A line that tells the user what happens to the run, or a warning."""
+    """A line for the user about the run, or a warning."""
 
     text: str
     warning: bool = False

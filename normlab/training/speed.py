@@ -147,7 +147,7 @@ def peak(model: nn.Module, runtime: Runtime) -> float:
 
 
 def measure(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the speed in tokens (or images) per second, the share of the peak, and the setup."""
+    """Return the speed in tokens or images per second, the share of the peak, and the machine."""
     runtime = runtime_of(config)
     steps, clock = start("run", config, runtime), StepClock(runtime.device)
     steps.take(_WARM_UP, clock)

@@ -13,8 +13,8 @@ from normlab.errors import UserError
 from normlab.metrics.glossary import new_score
 from normlab.records.record import Score
 
-CONVERGED = 0.01  # a run has converged once its loss is at most this share above the last loss
-TAIL = 0.2  # in this last share of a converged run, the loss improves by less than CONVERGED
+CONVERGED = 0.01  # a run has converged once its loss is at most 1 % above its last loss,
+TAIL = 0.2  # if its loss improves by less than that over the last 20 % of the run
 
 
 @dataclass(frozen=True)

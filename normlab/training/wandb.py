@@ -283,7 +283,7 @@ def display_name(run: RunInfo) -> str:
 
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return norm, placement, task, corpus, batch, scale and the run's own tags, as far as set."""
+    """Return the labels of a run (norm, placement, ..., scale) that it has, and its own tags."""
     chosen = config.get("observe", {}).get("tags", ())
     return [
         str(tag) for tag in (*_Labels.of(choices, config), *chosen) if tag not in (None, "", "-")

@@ -35,7 +35,7 @@ def test_batch_norm_starts_with_all_parameters_of_layer_norm(
     config = composed(corpus, tmp_path, "norm=bn", f"start_from={first}", *frozen)
     record = train(config)
     said = capsys.readouterr().err
-    assert "tensors copied" in said and "initialized" in said
+    assert "tensors are copied" in said and "initialized" in said
     before, after = (load_run(place).model for place in (first, next(tmp_path.rglob("seed1"))))
     learned = dict(after.named_parameters())
     for name, value in before.named_parameters():
