@@ -43,12 +43,20 @@ def sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """An option with its file, the sentence that describes it in lists, and its whole comment."""
+    """An option and its file, which is read only when something about the option is needed."""
 
     name: str
     path: Path
-    description: str
-    details: str
+
+    @property
+    def description(self) -> str:
+        """Return the sentence that describes the option in lists."""
+        return description_in(self.path).summary
+
+    @property
+    def details(self) -> str:
+        """Return the whole description of the option."""
+        return description_in(self.path).details
 
     @property
     def title(self) -> str:
@@ -107,24 +115,19 @@ def norm_name(name: str) -> str:
 
 def options(group: str, first: Path | None = None) -> list[Option]:
     """Return the options of a group (see `paths`), or [] for an unknown group."""
-    return [_read(path) for path in paths(group, first).values()]
+    return [Option(name, path) for name, path in paths(group, first).items()]
 
 
 def option_of(group: str, name: str) -> Option | None:
     """Return an option, or None if it does not exist here."""
     path = path_of(group, name)
-    return None if path is None else _read(path)
+    return None if path is None else Option(name, path)
 
 
 def option_title(group: str, name: str) -> str:
     """Return the title of an option, or its name if it does not exist here."""
     option = option_of(group, name)
     return name if option is None else option.title
-
-
-def _read(path: Path) -> Option:
-    summary, details = description_in(path)
-    return Option(path.stem, path, summary, details)
 
 
 def options_with(group: str) -> dict[str, list[str]]:

@@ -1,6 +1,7 @@
 """Intervals and significance tests for means and shares over a few seeds.
 
-Only the power of a test needs SciPy, which takes half a second to import.
+Only the power of a test needs SciPy, which takes longer to import than `normlab compare` takes in
+all. Student's t distribution is therefore computed here; a test compares it with SciPy's.
 """
 
 # SciPy has no type annotations.
@@ -10,10 +11,12 @@ Only the power of a test needs SciPy, which takes half a second to import.
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from normlab.metrics.student_t import quantile, upper_tail
 from normlab.records.pairs import Summary
+
+_TINY = 1e-300  # instead of zero, by which the continued fraction would divide
 
 
 class Interval(NamedTuple):
@@ -32,7 +35,7 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
         raise ValueError(f"an interval needs at least two values, found {n}")
     summary = Summary.of(values)
     sd = math.nan if summary.sd is None else summary.sd
-    half = quantile(confidence, n - 1) * sd / math.sqrt(n)
+    half = quantile_of_t(confidence, n - 1) * sd / math.sqrt(n)
     return Interval(summary.mean, sd, n, summary.mean - half, summary.mean + half)
 
 
@@ -50,7 +53,7 @@ def _upper_tail(distance: float, interval: Interval) -> float:
     if interval.sd == 0:
         return 0.0 if distance > 0 else 1.0
     error = interval.sd / math.sqrt(interval.n)
-    return upper_tail(distance / error, interval.n - 1)
+    return upper_tail_of_t(distance / error, interval.n - 1)
 
 
 def p_value(interval: Interval, *, against: float = 0.0) -> float:
@@ -75,7 +78,7 @@ def smallest_difference(interval: Interval, *, error: float, power: float = 0.8)
     from scipy.special import nctdtrinc
 
     degrees = interval.n - 1
-    shift = float(nctdtrinc(degrees, 1 - power, quantile(1 - error, degrees)))
+    shift = float(nctdtrinc(degrees, 1 - power, quantile_of_t(1 - error, degrees)))
     return interval.sd * shift / math.sqrt(interval.n)
 
 
@@ -110,3 +113,55 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     both = count + other
     ways = [math.comb(total, k) * math.comb(rest, both - k) for k in range(both + 1)]
     return sum(each for each in ways if each <= ways[count]) / sum(ways)
+
+
+# Student's t distribution -------------------------------------------------------------------------
+
+
+def upper_tail_of_t(t: float, degrees: int) -> float:
+    """Return P(T >= t)."""
+    if t < 0:
+        return 1 - upper_tail_of_t(-t, degrees)
+    a, square = degrees / 2, t * t
+    x, rest = degrees / (degrees + square), square / (degrees + square)
+    if x < (a + 1) / (a + 2.5):
+        return _incomplete_beta(a, 0.5, x, rest) / 2
+    return (1 - _incomplete_beta(0.5, a, rest, x)) / 2
+
+
+@lru_cache(maxsize=256)
+def quantile_of_t(confidence: float, degrees: int) -> float:
+    """Return the t for which P(|T| <= t) equals `confidence`."""
+    tail, low, high = (1 - confidence) / 2, 0.0, math.pi / 2
+    for _ in range(100):  # bisects the angle whose tangent is t / sqrt(degrees)
+        middle = (low + high) / 2
+        above = upper_tail_of_t(math.tan(middle) * math.sqrt(degrees), degrees) > tail
+        low, high = (middle, high) if above else (low, middle)
+    return math.tan(low) * math.sqrt(degrees)
+
+
+def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
+    """Return the regularized incomplete beta function I_x(a, b), where `rest` is 1 - x.
+
+    It is computed from its continued fraction (DLMF 8.17.22) by Lentz's method, which converges
+    fast for x below (a + 1) / (a + b + 2).
+    """
+    if x == 0:
+        return 0.0
+    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    front = math.exp(a * math.log(x) + b * math.log(rest) - log_beta) / a
+    upper, lower, fraction = 1.0, 0.0, 1.0
+    for n in range(1000):
+        m = n // 2
+        if n == 0:
+            term = 1.0
+        elif n % 2:
+            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        lower = 1 / (1 + term * lower or _TINY)
+        upper = 1 + term / upper or _TINY
+        fraction *= upper * lower
+        if n and abs(upper * lower - 1) < 1e-16:
+            break
+    return front * (fraction - 1)

@@ -114,6 +114,7 @@ class _Execution:
         self.checkpoints = Checkpoints(run.folder / "checkpoints", writes=process_group.is_main())
         self.milestones: dict[str, int] = {}
         self.codes: list[Code] = []
+        self.sees_future: list[str] = []
 
     def execute(self) -> RunRecord:
         """Prepare, train, test, and write the record."""
@@ -148,6 +149,7 @@ class _Execution:
         torch.manual_seed(dropout_seed(config["seed"], runtime.world.rank))
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         check_start(config, task, model, runtime.world)
+        self.sees_future = seeing_future(model)
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
         self.milestones = norms.milestones(config["budget"]["steps"])  # before data: may raise
         self.data = json.loads(json.dumps(task.describe()))
@@ -244,7 +246,7 @@ class _Execution:
             params=sum(parameters.values()),
             last_steps=trainer.probes.recent() if lost else {},
             milestones=self.milestones,
-            sees_future=seeing_future(trainer.model),
+            sees_future=self.sees_future,
             weights=weights,
             first_loss=trainer.divergence.first_loss,
             floors={} if outcome.status == "interrupted" else self.task.baselines(),

@@ -5,6 +5,7 @@ import random
 import statistics
 
 import pytest
+from scipy.special import stdtr, stdtrit
 from scipy.stats import ttest_1samp
 
 from normlab.metrics.significance import (
@@ -15,8 +16,10 @@ from normlab.metrics.significance import (
     holm,
     p_value,
     paired_interval,
+    quantile_of_t,
     smallest_difference,
     t_interval,
+    upper_tail_of_t,
     wilson,
 )
 
@@ -38,6 +41,15 @@ def test_intervals_and_p_values_match_scipys_t_test(values):
     assert found.sd == pytest.approx(statistics.stdev(values))
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     assert p_value(found, against=0.3) == pytest.approx(test.pvalue)
+
+
+def test_students_t_distribution_matches_scipy_even_far_from_the_mean():
+    for degrees in (1, 2, 5, 9, 30, 200):
+        for t in (-3.0, 0.0, 0.4, 1.7, 12.0, 400.0):
+            assert upper_tail_of_t(t, degrees) == pytest.approx(stdtr(degrees, -t), rel=1e-12)
+        for confidence in (0.5, 0.95, 0.9999):
+            expected = stdtrit(degrees, (1 + confidence) / 2)
+            assert quantile_of_t(confidence, degrees) == pytest.approx(expected, rel=1e-11)
 
 
 def test_identical_nonzero_differences_have_p_0_and_zero_differences_p_1():
