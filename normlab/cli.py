@@ -18,8 +18,8 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Keep child processes, also those of launchers and libraries, from importing modules of the
-    # current folder.
+    # Keep child processes, including processes that launchers and libraries start, from importing
+    # modules of the current folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     name, *rest = arguments
     if name == "--version":

@@ -110,7 +110,7 @@ class Demo:
 
 
 def plan(settings: Sequence[str], *, deep: bool) -> Demo:
-    """Return the demo with these settings, or raise UserError for a setting that it cannot have."""
+    """Return the demo with these settings, or raise UserError for a setting that it must choose."""
     from normlab.config.compose import compose
     from normlab.config.experiments import EXPERIMENT
     from normlab.config.overrides import check_given_once, typed, with_full_keys, written_out
@@ -209,7 +209,8 @@ def sentences(results: Sequence[Measured]) -> list[str]:
     if stuck := [each for each in ended if each not in trained]:
         guess = _guess(results)
         parts.append(
-            f"with {_listed(stuck)} the loss is not clearly below that of guessing words ({guess})"
+            f"with {_listed(stuck)} the loss is not clearly below the loss of guessing words "
+            f"({guess})"
         )
     if trained:
         trained.sort(key=lambda each: each.running)

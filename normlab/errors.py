@@ -14,7 +14,7 @@ class UserError(ValueError):
 
 
 class SettingError(UserError):
-    """A `UserError` about settings of a run; `keys` are those that may have caused it."""
+    """A `UserError` about settings of a run; `keys` are the keys that may have caused it."""
 
     def __init__(self, message: str, *keys: str) -> None:
         super().__init__(message)

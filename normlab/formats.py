@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-"""Characters that are not printed as they are: controls, marks that change the text's direction,
+"""Characters that must be escaped in print: controls, marks that change the text's direction,
 and bytes that are not UTF-8. Spaces and joiners of all scripts may occur in names."""
 MOST_DECIMALS = 6
 _POWERS = 10**6

@@ -36,7 +36,7 @@ def add_any_model(parser: Parser) -> None:
 
 
 def names_any_model(arguments: Namespace) -> bool:
-    """Return whether any of these flags was given."""
+    """Return whether any of these flags is set."""
     return bool(_conventions(arguments)) or any(map(vars(arguments).get, _FLAGS))
 
 
@@ -99,7 +99,7 @@ def _check(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any])
 
 
 def _mask(text: str) -> Any:
-    """Return a mask's name or position, a kind, or a name with its kind."""
+    """Parse `--mask`: the name or position of a mask, its kind, or a name and a kind."""
     name, equals, kind = text.partition("=")
     if not name or (equals and kind not in _KINDS):
         raise ArgumentTypeError(

@@ -94,7 +94,7 @@ def _parser() -> ArgumentParser:
 
 
 def _which(text: str) -> tuple[int | None, str | None, str]:
-    """Return a claim's number, an article's name (`article 1`), or words to search for."""
+    """Parse the number of a claim, the name of an article (`article 1`), or words to search for."""
     if text.isdecimal():
         return int(text), None, ""
     if re.fullmatch(r"article \d+", text):

@@ -215,7 +215,7 @@ def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
 def _bootstrap_notes(
     tests: "Mapping[str, Bootstrap]", names: Sequence[str], of_table: Sequence[Note]
 ) -> list[Note]:
-    """Return notes on what the paired tests of two experiments test, with caveats.
+    """Return notes that explain what the paired bootstrap of two experiments tests.
 
     `of_table` are the notes on the experiments' table.
     """

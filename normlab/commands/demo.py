@@ -13,8 +13,8 @@ _EXAMPLES = """examples:
   normlab demo deep        6+6 layers: which still train, in three minutes
   normlab demo steps=200   with other settings, as for normlab train
 
-The runs and the page are kept in demo/, apart from those of normlab train. The
-same command shows them again, or resumes after Ctrl-C.
+The runs and the page are kept in demo/, separate from other runs. The same
+command shows them again, or resumes after Ctrl-C.
 """
 
 

@@ -98,7 +98,7 @@ def _parsed(argv: list[str]) -> Namespace:
             "--weights": arguments.weights is not None,
         }
         if wrong := [flag for flag, value in others.items() if value]:
-            raise UserError(f"--kept scores the test translations as they are; omit {wrong[0]}")
+            raise UserError(f"--kept re-scores the saved test translations; omit {wrong[0]}")
     return arguments
 
 

@@ -116,7 +116,7 @@ def _inspect_models(arguments: Namespace) -> int:
 
 
 def _fails(content: dict[str, Any]) -> bool:
-    """Return whether a sheet, or one of the sheets of several runs, has a failing verdict."""
+    """Return whether any sheet, of one or several runs, has a failing verdict."""
     from normlab.findings.summary import FAILING
 
     sheets = content["runs"].values() if "runs" in content else [content]

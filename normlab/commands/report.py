@@ -27,7 +27,7 @@ _EXAMPLES = """examples:
   normlab report --figures pdf      figures, too: report/bleu_by_norm.pdf, ...
   normlab report results/batch_size/small --where norm=ln,bn     published runs
 
-RUN is a run folder, a folder of runs (such as that of a sweep) or a
+RUN is a run folder, a folder of runs (such as a sweep's) or a
 record.json. The page is one file that opens offline: the answer in a sentence,
 scores by what a sweep varies, one row per experiment, differences from the
 baseline paired by seed, curves, training statistics, test sentences with their

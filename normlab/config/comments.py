@@ -27,7 +27,7 @@ class Description(NamedTuple):
 
 
 class ExplainedKey(NamedTuple):
-    """The value of a key as it is written in a file, and its comment; both may be empty."""
+    """A key's value, as written in a file, and the comment after it; either may be empty."""
 
     value: str
     comment: str

@@ -82,13 +82,13 @@ def _checked(overrides: Sequence[str]) -> DictConfig:
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
-    """Return the checked config of a run, from the one that Hydra passes to its main function."""
+    """Return the checked config of a run, given the config that Hydra passes to `main`."""
     runtime = HydraConfig.get()
     return settle(config, runtime.runtime.choices, runtime.overrides.task)
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides with the default recipe, which a sweep over tasks or scales lacks."""
+    """Return the overrides, with the default recipe unless they sweep over tasks or scales."""
     options = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
     recipe = default_recipe(options["task"], options.get("scale"))
     if recipe is None or "recipe" in options:
@@ -99,7 +99,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
 
 
 def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the options that a run's experiments choose, by Hydra's own rules."""
+    """Return the options that a run's experiments choose, as Hydra resolves them."""
     words = [text for text in overrides if text.startswith(f"{EXPERIMENT}=")]
     if not words or any(parsed(text).is_sweep_override() for text in words):
         return {}
@@ -108,7 +108,7 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def shown_config(argv: Sequence[str]) -> str | None:
-    """Return the config of a run for `--cfg job`, or None for other flags, which Hydra handles.
+    """Return the text that `--cfg job` prints, or None if that flag is not set.
 
     Hydra would print the config as it composes it, without the values of a recipe. A run's config
     has no interpolations, so `--resolve` changes nothing.

@@ -36,7 +36,7 @@ class OneOfKinds:
 
     @classmethod
     def kind_of(cls, node: Any) -> type[Any]:
-        """Return the class of a value; raises `WrongField` if it has none of the forms."""
+        """Return the class of a value's form. Raises `WrongField` if it has none of the forms."""
         raise NotImplementedError
 
 
@@ -113,7 +113,7 @@ def _kind_of(kind: Any, node: Any) -> Any:
 
 
 def _below(node: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
-    """Yield the key, the value and the type of each value directly in a mapping or a list."""
+    """Yield the key, value and type of each direct element of a mapping or list."""
     kind = _plain(kind)
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType):
@@ -133,7 +133,7 @@ def _below(node: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
 
 
 def _takes_mappings(kind: Any) -> bool:
-    """Return whether values of a type are written as keys and values."""
+    """Return whether values of a type are written as mappings."""
     kind = _plain(kind)
     origin = get_origin(kind) or kind
     return (

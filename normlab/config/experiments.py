@@ -72,7 +72,7 @@ def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the content, with the text as in the file for each key whose value is text."""
+    """Return the content, with the exact text of the file as the value of each text key."""
     settings: dict[str, Any] = {}
     for name, value in content.items():
         key, written = f"{prefix}{name}", text[str(name)]
@@ -101,7 +101,7 @@ def values_of(names: Sequence[str]) -> dict[str, Any]:
 
 
 def files_of(names: Sequence[str]) -> dict[str, Path]:
-    """Return, for each full key and each group, the file of an experiment that sets it last."""
+    """Return the file of the experiment that sets each full key or group last."""
     files: dict[str, Path] = {}
     for path, content in chain.from_iterable(map(_with_bases, names)):
         chosen = [each for each in content.get("defaults", []) if isinstance(each, Mapping)]

@@ -43,7 +43,7 @@ def folders(first: Path | None = None) -> list[Path]:
 
 
 def add_to_import_path() -> None:
-    """Append the folders in `NORMLAB_PATH` to `sys.path`, which the user's classes need.
+    """Append the folders in `NORMLAB_PATH` to `sys.path`, so that their modules can be imported.
 
     Call this before a class of an option is looked up or imported. Installed packages with options
     are on the path already.
@@ -70,7 +70,7 @@ def _own_folders(listed: str) -> tuple[Path, ...]:
 
 @lru_cache(maxsize=1)
 def _packages() -> list[tuple[str, Path, list[str]]]:
-    """Return the installed packages with options: entry point, package folder, path inside it."""
+    """Return the entry point, folder and inner path of each installed package with options."""
     from importlib.metadata import entry_points  # 20 ms, which most commands need not take
 
     packages: list[tuple[str, Path, list[str]]] = []
@@ -85,7 +85,7 @@ def _packages() -> list[tuple[str, Path, list[str]]]:
 def included(arguments: Sequence[str]) -> list[str]:
     """Return the arguments without folders of options (see `_named_folders`).
 
-    The folders are added to `NORMLAB_PATH`, for this process and those that it starts. Raises
+    The folders are added to `NORMLAB_PATH`, for this process and its child processes. Raises
     UserError for a folder that does not exist or has no options.
     """
     rest, included_folders = _named_folders(arguments)
@@ -101,8 +101,9 @@ def included(arguments: Sequence[str]) -> list[str]:
 
 
 def _named_folders(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Split off the arguments that name folders of options, with the text before each folder.
+    """Separate the arguments that name folders of options from the other arguments.
 
+    Returns the other arguments, and each folder with the text before it, for error messages.
     A folder is named by `include=FOLDER` or, as in Hydra, by `--config-dir FOLDER` and
     `hydra.searchpath=[file://FOLDER,pkg://PACKAGE]`.
     """

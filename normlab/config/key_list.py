@@ -14,7 +14,7 @@ from normlab.config.schema import KEYS, SHORT, TRACKERS, key_of, top_level_keys
 
 
 class ConfigKey(NamedTuple):
-    """A dotted key with its default (empty for an option's key), allowed values and meaning."""
+    """A dotted key, its default (empty for a key of an option), allowed values and meaning."""
 
     name: str
     default: str
@@ -37,7 +37,7 @@ def config_keys() -> list[ConfigKey]:
 
 
 def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
-    """Yield the short keys, and those of W&B and TensorBoard."""
+    """Yield the short keys, and the keys of W&B and TensorBoard."""
     for name, long in SHORT.items():
         key = known[long]
         yield ConfigKey(name, key.default, key.allowed, f"short for {long}")

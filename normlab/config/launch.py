@@ -62,7 +62,7 @@ def check_single(what: str) -> None:
 
 
 def end_with_the_sweep() -> None:
-    """In a run of a sweep, exit when the sweep is killed, so that it can be restarted (Linux).
+    """Make a run of a sweep exit when the sweep is killed, so that it can be restarted (Linux).
 
     Otherwise the run would keep running and hold the lock of its folder.
     """

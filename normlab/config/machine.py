@@ -32,7 +32,7 @@ _INSTRUCTION_SETS = (
 
 
 def usable_cores(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the number of cores that this process may use: its affinity, or a lower CPU quota.
+    """Return the number of cores that this process may use, by its affinity and its CPU quota.
 
     Containers (`docker --cpus`, a Kubernetes limit) often have a quota of the kernel's control
     groups, which affinity does not show; a process with more threads than that is throttled.
@@ -66,7 +66,7 @@ def _quotas(cgroups: Path) -> Iterator[int]:
 
 
 def settled_device(device: str) -> str:
-    """Return `cpu` or `cuda`: `device`, or what `auto` means on this machine."""
+    """Return the device, `cpu` or `cuda`; `auto` is `cuda` if this machine has a GPU."""
     if device != "auto":
         return device
     return "cpu" if gpu() is None else "cuda"

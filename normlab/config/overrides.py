@@ -121,7 +121,7 @@ def _setting(key: str, value: str) -> str:
 
 
 def _as_text(value: str) -> str:
-    """Return a value, or several for a sweep, with quotes where Hydra would not read text."""
+    """Return a value, or the values of a sweep, quoted where Hydra would not read them as text."""
     if any(mark in value for mark in "'\"[({"):
         return value
     return ",".join(each if _reads_as_text(each) else quoted(each) for each in value.split(","))
@@ -136,7 +136,7 @@ def _reads_as_text(value: str) -> bool:
 
 
 def with_full_keys(settings: Sequence[str]) -> list[str]:
-    """Return settings with full keys. `epochs=2` without `steps=` lifts the limit on steps."""
+    """Return the settings with full keys. `epochs=2` without `steps=` lifts the limit on steps."""
     pairs = [text.partition("=") for text in settings]
     words = [f"{SHORT.get(key, key)}{equals}{value}" for key, equals, value in pairs]
     lifted = lifts_steps([key for key, _, _ in pairs])

@@ -108,7 +108,7 @@ def option_names(group: str) -> list[str]:
 
 
 def norm_name(name: str) -> str:
-    """Return the option that a norm's name stands for: `bn` for `batchnorm` or `BatchNorm`."""
+    """Return the option that a name of a norm means, such as `bn` for `BatchNorm`."""
     word = re.sub("[-_]", "", name.lower())
     return NORM_WORDS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 
@@ -131,7 +131,7 @@ def option_title(group: str, name: str) -> str:
 
 
 def options_with(group: str) -> dict[str, list[str]]:
-    """Return, for each dotted key that a group's option files set, the options that set it."""
+    """Return the options of a group that set each dotted key."""
     names: dict[str, list[str]] = {}
     for path in paths(group).values():
         for key, value in leaves(_settings(path, group)):

@@ -44,7 +44,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def _without_newer(node: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return a node without newer keys at their defaults, and without nodes that this empties."""
+    """Return a node without newer keys at their defaults, and without nodes that become empty."""
     rest: dict[str, Any] = {}
     for name, value in node.items():
         facts = key_of(f"{prefix}{name}")
@@ -126,7 +126,7 @@ def _has(config: DictConfig, key: str) -> bool:
 
 
 def reads_files(task: str) -> bool:
-    """Return whether a task has a `data_dir`, as it does if a corpus can be chosen for it."""
+    """Return whether a task reads files from `data_dir`, at least with some choice of corpus."""
     node = dict(registry.option_settings("task", task, "task"))
     config = OmegaConf.create({"data_dir": None, "task": node})
     return has_data_dir(config) or not config.task.keys() & {"corpus", "source"}

@@ -162,9 +162,9 @@ class RunConfig:
 OPTIONS = ("task", "model", "placement", "optim", "schedule")
 """The nodes of `RunConfig` that hold an option with its values, except the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
-"""The nodes of `RunConfig` with a schema of their own."""
+"""The nodes of `RunConfig` that have their own schema."""
 TRACKERS = ("wandb", "tensorboard")
-"""The sinks with short keys of their own: `wandb=true`, `wandb.KEY=VALUE`."""
+"""The sinks that have short keys: `wandb=true`, `wandb.KEY=VALUE`."""
 
 
 def _keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, KeyFacts]]:
@@ -181,7 +181,7 @@ def _keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, KeyFacts]]:
 
 
 def _with_range(facts: KeyFacts, kind: Any) -> KeyFacts:
-    """Return a key with the range of its type."""
+    """Return the properties of a key, with the range that follows from its type."""
     if kind in (str, str | None, bool):
         return dataclasses.replace(facts, range=TRUE_OR_FALSE if kind is bool else TEXT)
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -102,7 +102,7 @@ def settle_precision(run: DictConfig) -> None:
 
 
 def chosen_options(choices: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the option of each group, without Hydra's own groups and experiments."""
+    """Return the chosen option of each group, except Hydra's own groups and experiments."""
     return {
         group.split("@")[-1]: option
         for group, option in choices.items()
@@ -231,7 +231,7 @@ def keep_one_batch_size(run: DictConfig, written: Written) -> None:
 
 
 def settle_paths(run: DictConfig) -> None:
-    """Expand `~`, which a shell does only at a word's start, and resolve the run to start from."""
+    """Expand `~`, which a shell expands only at the start of a word, and find `start_from`."""
     for key in ("data_dir", "runs_dir", "start_from"):
         if isinstance(run[key], str):
             run[key] = os.path.expanduser(run[key])
@@ -241,7 +241,7 @@ def settle_paths(run: DictConfig) -> None:
 
 
 def _weights_of(name: str, runs: Path) -> Path:
-    """Return the weights file of a run, given by its path or its name below `runs_dir`."""
+    """Return the file with a run's weights, given the run's path or its name below `runs_dir`."""
     place = Path(name) if Path(name).exists() else runs / name
     files = sorted(place.glob(f"**/{START_FILE}"))
     if len(files) > 1:

@@ -43,7 +43,7 @@ def settle_sites(config: DictConfig) -> None:
 
 
 def _label(names: Mapping[str, str]) -> str:
-    """Return a label of the rules in `sites` for the run's name, with each pattern's norm."""
+    """Return a label for the rules in `sites`, for the name of the run."""
     words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
     labels = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
     rest = [f"{len(labels) - _LABELED}_more"] if len(labels) > _LABELED else []

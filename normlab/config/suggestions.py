@@ -24,7 +24,7 @@ def suggestion(names: Sequence[str]) -> str:
 def choice_of(known: Sequence[str], listing: str, near: str) -> str:
     """Return the end of an error about an unknown word: similar words (`near`), then all words.
 
-    If there are too many to list, the text has the command `listing` that prints them.
+    If there are too many words, the text names the command `listing`, which prints them.
     """
     if len(known) > _MOST_LISTED:
         return f"{'.' if near else ';'}{near} `{listing}` shows all"

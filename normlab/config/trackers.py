@@ -69,7 +69,7 @@ def _check_setting(tracker: str, setting: str) -> None:
 
 
 def _sinks_of_runs(choice: Sequence[str]) -> list[list[str]]:
-    """Return each run's sinks; `choice` may have an override that chooses sinks or experiments."""
+    """Return the sinks of each run. `choice` is the override of sinks or experiments, if any."""
     with configs_open():
         choices = [[*choice]]
         parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # reads `glob(*)`

@@ -82,9 +82,9 @@ def known_checksum(path: Path) -> str:
 def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
     """Return the cache folder `name`, filled by `build(folder)` if it is missing or damaged.
 
-    If several processes need the folder, one builds it and the others wait, so that none sees a
-    partial folder. The manifest, written last, holds the SHA-256 of each file. Raises UserError if
-    the name, which a user may choose, could point outside the cache.
+    If several processes need the folder, one builds it and the others wait, so that no process sees
+    a partial folder. The manifest, written last, holds the SHA-256 of each file. Raises UserError
+    if the name, which a user may choose, could point outside the cache.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise UserError(

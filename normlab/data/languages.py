@@ -17,7 +17,7 @@ _CHINESE = ("Hans", "Hant", "Hani", "Hanb", "Bopo")
 _KOREAN = ("Kore", "Hang", "Jamo")
 # Scripts whose words sacreBLEU cannot split at spaces, by the first words of their characters'
 # names: scripts without spaces between words (Chinese, Japanese, Tibetan, Javanese, Balinese and
-# those of mainland Southeast Asia), and Korean, which writes particles as part of a word.
+# the scripts of mainland Southeast Asia), and Korean, which writes particles as part of a word.
 _NOT_SPLIT_AT_SPACES = {
     **dict.fromkeys(_CHINESE, ("CJK", "BOPOMOFO")),
     **dict.fromkeys(("Jpan", "Hira", "Kana", "Hrkt"), ("HIRAGANA", "KATAKANA", "CJK")),

@@ -245,7 +245,7 @@ def _fit(spans: _Spans, offsets: np.ndarray, rng: np.random.Generator) -> _Cut:
 def _assign_foreign_b(
     cut: _Cut, takers: np.ndarray, documents: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first and the end sentence of each B; `takers` get a B from another document.
+    """Return the first sentence and the end of each B; `takers` get a B from another document.
 
     Takers are sorted by whether they are truncated, by the number of sentences in A and by the room
     that A leaves, so that neighbours can take each other's Bs. A taker that finds no B gets an

@@ -148,7 +148,7 @@ class DocumentTokenizer(_Vocabulary):
     def train(
         cls, sentences: Sequence[str], *, pieces: Pieces, vocab_size: int, lowercase: bool
     ) -> "DocumentTokenizer":
-        """Learn a vocabulary of at most `vocab_size` entries. The same text gives the same ids.
+        """Learn a vocabulary of at most `vocab_size` entries. The same text yields the same ids.
 
         If `pieces` is `wordpiece`, `lowercase` also removes accents, as in BERT. Raises UserError
         if `vocab_size` is too small for the special tokens and the single characters.
@@ -196,7 +196,7 @@ def _checked(segmenter: Segmenter, vocab_size: int) -> Segmenter:
 
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:
-    """Build the vocabulary of all pieces, most frequent first. `<unk>` in a text is unknown."""
+    """Build the vocabulary of all pieces, most frequent first. `<unk>` is not a piece."""
     normalizer = normalizers.NFC()
     words = (x for line in lines for x in normalizer.normalize_str(line).split(" "))
     counts = Counter(x for x in words if x not in ("", "<unk>"))

@@ -37,7 +37,7 @@ phase of the norms need different graphs.
 
 @dataclass(frozen=True, kw_only=True)
 class RunParts:
-    """The parts that a run trains with, built from its config.
+    """The parts of a run that are needed for training, built from its config.
 
     `stamp` has plain values about the run's code and data, which are written into each checkpoint.
     """
@@ -152,7 +152,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
 
 
 def _norms(config: Mapping[str, Any]) -> Norms:
-    """Return the norms of a config by rule: first its norm keys, then the rules of `sites`."""
+    """Return a config's norms with their rules: first the norm keys, then the rules of `sites`."""
     keys = [(rule, config[key], key) for key, rule in SITES.items() if config.get(key)]
     rules: Mapping[str, Any] = config.get("sites") or {}
     further = [(pattern, node, f"sites.{pattern}") for pattern, node in rules.items()]

@@ -44,7 +44,7 @@ class Checkpoints:
         return self.folder / "last.pt"
 
     def best(self, score: str) -> Path:
-        """Return the path of the best weights by a score, such as `loss`."""
+        """Return the path of the weights that are best by a score, such as `loss`."""
         return self.folder / f"best-{score.replace('/', '_')}.pt"
 
     def save(self, path: Path, content: Mapping[str, Any]) -> None:

@@ -176,7 +176,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
 
 
 def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield the names and finite values, beginning with tasks' main scores."""
+    """Yield the finite values by name, main scores first."""
     known = [name for name in _FIRST if name in values]
     for name in dict.fromkeys([*known, *sorted(values)]):
         if math.isfinite(values[name]):

@@ -35,7 +35,7 @@ from normlab.tasks.conditions import Condition, conditions, under
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.training.runtime import Runtime
 
-# A seed of its own, because recalibration must not use the order of the training batches.
+# A separate seed, because recalibration must not use the order of the training batches.
 _RECALIBRATION_SEED = 0x5EED
 LAST, AVERAGE, BEST = "last", "average", "best"
 LOSS = "loss"
@@ -208,7 +208,7 @@ def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights with a name and a step, and whether to recalibrate their running statistics."""
+    """A model's weights, their name and step, and whether to recalibrate running statistics."""
 
     name: str
     step: int
@@ -253,7 +253,7 @@ def score_weights(
     step: int,
     outputs: Path,
 ) -> tuple[dict[str, Score], dict[str, int]]:
-    """Test the weights by which a run of `step` steps is judged, and the best weights.
+    """Test the weights by which a run that ended at `step` is judged, and its best weights.
 
     Returns the scores, and the step of each set of weights by name. The text generated with the
     weights that the run is judged by is written to the folder `outputs`. Weights from the same step

@@ -146,7 +146,7 @@ def _record_with_weights(folder: Path) -> RunRecord:
 
 
 def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
-    """Return a run's config with changes, without extra tests that the changes do not ask for.
+    """Return the config of a run with `changes`, without extra tests unless a change adds them.
 
     Extra tests are tests with noise, tests on training examples, and targets.
     """

@@ -64,7 +64,7 @@ class Muon(torch.optim.Optimizer):
         self._share_groups()
 
     def _share_groups(self) -> None:
-        """Share groups with both optimizers, so that a new learning rate reaches them."""
+        """Use the groups of both optimizers, so that they see changes of the learning rate."""
         self.param_groups = [*self.matrices.param_groups, *self.others.param_groups]
 
     def step(self, closure: None = None) -> None:
@@ -108,7 +108,7 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
 def _settings_of_norms(
     settings: Mapping[str, Mapping[Setting, float]], model: nn.Module
 ) -> dict[int, dict[Setting, float]]:
-    """Return the settings for paths of norms, by the id of each of their parameters."""
+    """Return the settings that each parameter of a norm gets by its path, keyed by its id."""
     rules = {key: values for key, values in settings.items() if "." in key}
     norms = [
         m for m in model.modules() if isinstance(m, Norm) and any(True for _ in m.parameters())

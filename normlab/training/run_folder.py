@@ -43,7 +43,7 @@ _MOST_NAMED = 100  # if there are more files, a single checksum is recorded for 
 
 
 def _of_code(made_by: MadeBy) -> str:
-    """Return the numerics, and the files of own and edited norms, as text for a message."""
+    """Describe code for a message, by its numerics and the files of own and edited norms."""
     numerics, files = made_by
     return ", ".join([f"numerics {numerics}", *(f"{name}: {files[name]}" for name in files)])
 
@@ -156,7 +156,7 @@ class RunFolder:
         return record
 
     def takes_code(self, made_by: MadeBy, commits: Sequence[str]) -> bool:
-        """Return whether to use results of different code.
+        """Return whether results made by different code may be used.
 
         Raises UserError if the user must decide.
         """
@@ -182,7 +182,7 @@ class RunFolder:
             )
 
     def takes_arithmetic(self, begun: Sequence[str], current: Sequence[str]) -> bool:
-        """Return whether the run may resume on this machine.
+        """Return whether the run may resume with this machine's arithmetic.
 
         Raises UserError if the user must decide.
         """

@@ -28,7 +28,7 @@ _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "s
 
 
 def dropout_seed(seed: int, rank: int) -> int:
-    """Return the seed of a process's random numbers in training, which differ between processes."""
+    """Return the seed of a process's random numbers in training. No two processes share one."""
     return seed * 1_000_003 + rank
 
 

@@ -33,7 +33,7 @@ NO_SCORES: Mapping[str, Score] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Facts about a run, which a sink gets when it is opened.
+    """Facts about a run, which are passed to a sink when it is opened.
 
     `resumed_step` is the step of the checkpoint that the run resumes from (0 for a new run), and
     `resumed_rows` is the number of rows logged by then. `unit` is the unit of the run's budget,
@@ -94,7 +94,7 @@ class Sink:
 
 
 class SinkGroup(Sink):
-    """Several sinks as one, with their names in the config (`observe.sink.<name>`).
+    """Several sinks as one, by their names in the config (`observe.sink.<name>`).
 
     If a sink fails, it is dropped with a note to the other sinks, and the run continues. The error
     of a `required` sink, which holds the run's own metrics, is raised (for example, a full disk).

@@ -73,7 +73,7 @@ class Steps(NamedTuple):
         return str(self.trainer.task.describe().get("unit", "tokens"))
 
     def take(self, steps: int, clock: StepClock) -> tuple[Span, int]:
-        """Take steps, and return their time and target tokens (or images) in all processes."""
+        """Take steps; return their time, and their target tokens or images over all processes."""
         before = self.trainer.progress.tokens
         clock.restart()
         for _ in range(steps):

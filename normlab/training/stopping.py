@@ -58,7 +58,7 @@ def heeded_signals() -> list[signal.Signals]:
 
 
 class Interrupts:
-    """Context that records a request to stop for the loop. A second request acts immediately."""
+    """A context in which a signal only asks the loop to stop; a second signal acts immediately."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None

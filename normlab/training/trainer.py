@@ -136,7 +136,7 @@ class Trainer:
 
     @property
     def _used(self) -> dict[str, Any]:
-        """How much of each limit of its budget the run has used."""
+        """The steps, epochs, tokens and seconds that the run has used."""
         at, shared = self.progress, self._rank_0_seconds
         return {
             **{"steps": at.step, "epochs": self.batches.epochs},
@@ -284,7 +284,7 @@ class Trainer:
             raise Diverged(self.progress.step, verdict.reason, None)
 
     def _judge(self) -> Verdict | None:
-        """Read all unread steps into the interval, and return the first step that diverged."""
+        """Read the steps since the last row, and return a verdict if one of them has diverged."""
         for reading in self.divergence.read():
             if (reason := reading.nonfinite) is not None:
                 high = self.divergence.high()
@@ -316,7 +316,7 @@ class Trainer:
         return StepBatches(self.progress.step + 1, batches, counts, sums, stop)
 
     def _loss(self, batch: Batch, counts: Mapping[str, float]) -> Tensor:
-        """Return a micro-batch's share of the step's loss."""
+        """Return the part of the step's loss that comes from a micro-batch."""
         with self.runtime.autocast():
             losses = self.task.losses(self.model, batch.to(self.runtime.device))
             # The count of a step may be zero, for example if no token could be masked.

@@ -212,7 +212,7 @@ class Wandb(Sink):
                     last.callback(run.log, {}, commit=True)
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
-        """Return a record as a flat dict, with the range and last value of each logged score."""
+        """Return a record as a flat dict; a logged score has its range and its last value."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
         stability: Mapping[str, Any] = record.stability
@@ -251,7 +251,7 @@ class _Headlines:
 
 
 class _Labels(NamedTuple):
-    """Labels of a run, each None if the run has none."""
+    """The labels of a run. A label that does not apply is None."""
 
     norm: str | None
     placement: str | None
