@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from omegaconf import OmegaConf
+from torch import nn
 
 from normlab.config.instantiation import instantiate
 from normlab.config.machine import MOST_THREADS
@@ -145,45 +146,61 @@ class _Execution:
 
     def _trainer(self) -> Trainer:
         """Build the model and its trainer, from the last checkpoint if there is one."""
-        config, task, runtime = self.config, self.task, self.runtime
-        torch.manual_seed(dropout_seed(config["seed"], runtime.world.rank))
-        model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
-        check_start(config, task, model, runtime.world)
-        self.sees_future = seeing_future(model)
-        norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
-        self.milestones = norms.milestones(config["budget"]["steps"])  # before data: may raise
-        self.data = json.loads(json.dumps(task.describe()))
-        if files := file_checksums(config):
-            self.data["files"] = files
+        config, model = self.config, self._checked_model()
+        self.data = self._description()
         process_group.check_agreement({"the data": self.data.get("checksums")})
-        stamp: dict[str, Any] = {
+        setup: dict[str, Any] = {
             "arithmetic": list(arithmetic_of(self.environment)),
             "checksums": self.data.get("checksums"),
-            "vocabulary": cache_key(task.vocabulary()),
+            "vocabulary": cache_key(self.task.vocabulary()),
         }
-        state = self._state_to_resume(stamp)
-        stamp["threads"] = torch.get_num_threads()
-        if state is None:
-            calibrate_model(config, model, task, runtime)
-            if config["start_from"] is not None:
-                taken, self.codes = start_from(model, config["start_from"], stamp)
-                self.run.check_start(self.codes)
-                if process_group.is_main():
-                    print(taken, file=sys.stderr)
+        if (state := self._state_to_resume(setup)) is None:
+            self._initialize(model, setup)
         current = Code(*self.run.made_by, self.environment["commit"], self.environment["dirty"])
         self.codes = followed_by(self.codes, current)
         if config["observe"]["fast"]:
             make_fast(model)
-        parts = build_parts(config, task, model, runtime, self.checkpoints)
-        stamp["codes"] = [code._asdict() for code in self.codes]
+        parts = build_parts(config, self.task, model, self.runtime, self.checkpoints)
+        codes = [code._asdict() for code in self.codes]
+        stamp = {**setup, "threads": torch.get_num_threads(), "codes": codes}
         trainer = Trainer(replace(parts, sinks=self.sinks, stamp=stamp))
         if state is not None:
             with reading(self.checkpoints.last):
                 trainer.resume(state)
         return trainer
 
-    def _state_to_resume(self, stamp: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the last checkpoint's state, or None if the run starts from step 1."""
+    def _checked_model(self) -> nn.Module:
+        """Build the model, and check its norms before the data are described, which takes longer."""
+        config, runtime = self.config, self.runtime
+        torch.manual_seed(dropout_seed(config["seed"], runtime.world.rank))
+        model = build_model(config, self.task).to(runtime.device, runtime.parameter_dtype)
+        check_start(config, self.task, model, runtime.world)
+        self.sees_future = seeing_future(model)
+        norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
+        self.milestones = norms.milestones(config["budget"]["steps"])
+        return model
+
+    def _description(self) -> dict[str, Any]:
+        """Return the description of the run's data, as it is read back from a record."""
+        description = json.loads(json.dumps(self.task.describe()))
+        files = file_checksums(self.config)
+        return {**description, "files": files} if files else description
+
+    def _initialize(self, model: nn.Module, setup: Mapping[str, Any]) -> None:
+        """Prepare the model of a run that starts from step 1 (`calibrate_model`, `start_from`)."""
+        calibrate_model(self.config, model, self.task, self.runtime)
+        if (node := self.config["start_from"]) is not None:
+            taken, self.codes = start_from(model, node, setup)
+            self.run.check_start(self.codes)
+            if process_group.is_main():
+                print(taken, file=sys.stderr)
+
+    def _state_to_resume(self, setup: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the last checkpoint's state, or None if the run starts from step 1.
+
+        `setup` is the plain data that the run writes into its checkpoints. Raises UserError if the
+        checkpoint was written with a different setup.
+        """
         path = self.checkpoints.last
         if not path.exists():
             return None
@@ -192,10 +209,10 @@ class _Execution:
             codes = codes_of(state)
             if not self.run.takes_code(joint_code(codes), [str(code.commit) for code in codes]):
                 return None
-            if not self.run.takes_arithmetic(state["arithmetic"], stamp["arithmetic"]):
+            if not self.run.takes_arithmetic(state["arithmetic"], setup["arithmetic"]):
                 return None
-            self.run.refuse_changed(differing_checksums(state["checksums"], stamp["checksums"]))
-            if state["vocabulary"] != stamp["vocabulary"]:
+            self.run.refuse_changed(differing_checksums(state["checksums"], setup["checksums"]))
+            if state["vocabulary"] != setup["vocabulary"]:
                 raise UserError(f"{self.run.folder} {OTHER_VOCABULARY}")
             self._use_threads(state.get("threads"))
         self.codes = codes
