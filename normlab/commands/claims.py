@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
 def _parser() -> ArgumentParser:
     parser = command_parser("claims", _EXAMPLES)
     add = parser.add_argument
-    text = "this claim with its evidence; or list the claims of an article, or with a word"
+    text = "show this claim with its evidence, or list the claims of an article or with a word"
     add("which", nargs="*", metavar="N | article N | WORD", help=text)
     what = parser.add_mutually_exclusive_group()
     for name, text in (

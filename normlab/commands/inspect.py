@@ -160,7 +160,7 @@ def _one(built: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace
             if not finding.why_not:
                 print_section(f"{each.name}: {each.text}", finding.answer, *finding.table)
         if not arguments.only and not arguments.details:
-            print_prose("tables: --details, or --only and the names of questions")
+            print_prose("for tables, add --details, or --only with the names of questions")
     return sheet(built, findings)
 
 

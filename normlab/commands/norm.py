@@ -76,7 +76,7 @@ def _print_next(name: str, folder: Path | None) -> None:
     commands = {
         f"norm check {name}{include}": "the norm contract, in seconds",
         f"train norm={name} scale=smoke{include}": "a run of about a minute",
-        f"norm card {name} scale=smoke{include}": "a small card; full without scale",
+        f"norm card {name} scale=smoke{include}": "a small card, or a full one without scale",
     }
     width = max(map(len, commands))
     print("\n".join(f"  normlab {text:<{width}}  {does}" for text, does in commands.items()))

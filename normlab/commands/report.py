@@ -84,7 +84,7 @@ def _parser() -> Parser:
         help="output folder; default: report",
     )
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
-    add("--figures", choices=("svg", "pdf", "png"), help="also draw figures, of --columns or all")
+    add("--figures", choices=("svg", "pdf", "png"), help="also draw figures: of --columns, or all")
     return parser
 
 

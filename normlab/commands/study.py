@@ -227,7 +227,9 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
         print_error(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():
         where = "" if root == PUBLISH_TO else f" --results {root}"
-        print(f"the ledger: normlab claims --verify{where}")  # verdicts are not checked here
+        print(
+            f"to verify the ledger: normlab claims --verify{where}"
+        )  # verdicts are not checked here
     return 1 if wrong else 0
 
 

@@ -64,7 +64,7 @@ def _check(parser: Parser, arguments: Namespace, options: Mapping[str, Any]) -> 
     if not options.get("norm"):
         parser.error("pass norm=NAME, such as norm=dyt")
     if arguments.text is None:
-        parser.error("pass --text FILE: lines to train on")
+        parser.error("pass --text FILE, with lines to train on")
     if arguments.steps < 1 or not 0 <= arguments.taper < arguments.steps or not arguments.lr > 0:
         parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
     out: Path | None = arguments.out
@@ -143,7 +143,9 @@ def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
     print_prose(f"{trained:,} of {sum(p.numel() for p in model.parameters()):,} weights trained")
     if arguments.out:
         change = save(model, language, held[0], arguments.out, keep=True)
-        print_prose(f"saved in {arguments.out}; loaded again, its logits differ by {change:.1g}")
+        print_prose(
+            f"saved in {arguments.out}; after loading it, the logits differ by {change:.1g}"
+        )
     return 0
 
 

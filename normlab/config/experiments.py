@@ -34,7 +34,9 @@ def chosen_file(text: str) -> str:
     """Return the absolute path of a file of settings. Raise UserError if it is not such a file."""
     path = Path(text)
     if not path.is_file():
-        raise UserError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+        raise UserError(
+            f"{path} {'is a folder, not a file' if path.is_dir() else 'does not exist'}"
+        )
     settings_in(path, read_option(path))
     return str(path.absolute())
 
@@ -58,7 +60,7 @@ def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in content.items():
         if (key in groups() or key.startswith("norm@")) and not isinstance(value, Mapping):
             raise UserError(
-                f"{path}: replace {key}: {value} by - override /{key}: {value} in defaults"
+                f"{path}: instead of {key}: {value}, write - override /{key}: {value} in defaults"
             )
         if "." in key:
             advice = f"write {': {'.join(key.split('.'))}: {value}{'}' * key.count('.')}"

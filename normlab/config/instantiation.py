@@ -95,7 +95,7 @@ def _target(name: str, key: str, kind: type) -> type:
         raise UserError(f"{key}: {name!r} cannot be imported: {error}{_at(error)}") from error
     of_user = any(source.is_relative_to(folder) for folder in folders()[1:])
     if of_user and _IMPORTED.setdefault(source, checksum := sha256(source)) != checksum:
-        raise UserError(f"{key}: {source} has changed since it was imported; start Python again")
+        raise UserError(f"{key}: {source} has changed since it was imported; restart Python")
     if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
         raise UserError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
     return target

@@ -41,7 +41,7 @@ def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
     for name, long in SHORT.items():
         key = known[long]
         yield ConfigKey(name, key.default, key.allowed, f"short for {long}")
-    yield ConfigKey(EXPERIMENT, "null", "", "an experiment, from normlab list experiments")
+    yield ConfigKey(EXPERIMENT, "null", "", "an experiment; normlab list experiments shows all")
     for name in TRACKERS:
         yield ConfigKey(name, "false", "true, false", f"adds the sink {name}")
         file = CONFIG_DIR / "sink" / f"{name}.yaml"

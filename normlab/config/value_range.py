@@ -82,12 +82,14 @@ TAGS = Range(
 )
 TRUE_OR_FALSE = Range("true, false", bool)
 TEXT = Range("text", str)
-LINES = Range("text, of one or several lines", str)
+LINES = Range("text on one or several lines", str)
 NAME = Range(
     "1 to 80 letters, digits, '-', '_' or '.', not starting with '.' or '-'",
     Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,79}\Z")],
 )
-RUN = Range("a run, by folder or name", str | dict[str, str])  # in a config, folder and checksum
+RUN = Range(
+    "the folder or the name of a run", str | dict[str, str]
+)  # in a config, folder and checksum
 FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "inf" as in records
 SEED = number(int, ge=0, le=10**12)
 NOISES = list_of("numbers", number(gt=0, le=100))

@@ -71,7 +71,7 @@ def language_of(code: str, key: str) -> Language:
         tag = None
     if tag is None or code.lower() in _NO_LANGUAGE:
         raise UserError(
-            f"{key}={code} is not a language code: use one of ISO 639, such as de, "
+            f"{key}={code} is not a language code: use a code of ISO 639, such as de, "
             f"zh or sr_Latn{_meant(code)}"
         )
     return Language(str(tag.language), str(tag.script))

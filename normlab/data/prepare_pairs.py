@@ -198,7 +198,7 @@ def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: in
     if not short_enough.all() and (split != "train" or not short_enough.any()):
         first = int(np.argmin(short_enough))
         raise UserError(
-            f"{split}, line {lines[first]}: {lengths[first].max()} tokens with its end mark; "
+            f"{split}, line {lines[first]} has {lengths[first].max()} tokens with its end mark; "
             f"{(~short_enough).sum()} of {len(lengths)} pairs exceed "
             f"task.max_length={max_length}; set {lengths.max()} or more"
         )

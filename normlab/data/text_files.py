@@ -13,10 +13,10 @@ from normlab.records.files import check_is_file
 
 # What the user should do with a file that is not UTF-8 text, by its first two bytes.
 _REMEDIES = {
-    b"\x1f\x8b": "it is packed by gzip; add .gz to its name",
-    b"BZ": "it is packed by bzip2; unpack it",
-    b"\xfd7": "it is packed by xz; unpack it",
-    b"\x28\xb5": "it is packed by zstd; unpack it",
+    b"\x1f\x8b": "it is compressed with gzip; add .gz to its name",
+    b"BZ": "it is compressed with bzip2; unpack it",
+    b"\xfd7": "it is compressed with xz; unpack it",
+    b"\x28\xb5": "it is compressed with zstd; unpack it",
     b"PK": "it is a zip archive; unpack it",
     b"\xff\xfe": "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8",

@@ -127,7 +127,7 @@ def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         raise UserError(
-            f"{path} is a damaged checkpoint (it has no weights at model); remove the file"
+            f"{path} is a damaged checkpoint (it has no weights under `model`); remove the file"
         )
     return weights
 

@@ -170,7 +170,7 @@ class _Execution:
         return trainer
 
     def _checked_model(self) -> nn.Module:
-        """Build the model, and check its norms before the data are described, which takes longer."""
+        """Build the model and check its norms, before the slower description of the data."""
         config, runtime = self.config, self.runtime
         torch.manual_seed(dropout_seed(config["seed"], runtime.world.rank))
         model = build_model(config, self.task).to(runtime.device, runtime.parameter_dtype)

@@ -29,7 +29,7 @@ def run_checks() -> Iterator[Diagnosis]:
         result = f"{device}; torch is built for CUDA {torch.version.cuda} but finds no GPU"
         yield Diagnosis("device", "warn", result, "run nvidia-smi to see why, or use the CPU")
     else:
-        yield Diagnosis("device", "ok", f"{device}, {torch.get_num_threads()} threads for a run")
+        yield Diagnosis("device", "ok", f"{device}; a run uses {torch.get_num_threads()} threads")
     _, precision, instructions = arithmetic_of(environment)
     yield Diagnosis("precision", "ok", f"precision=auto is {precision} ({instructions})")
     yield _wandb()
@@ -50,8 +50,8 @@ def _wandb() -> Diagnosis:
     try:
         reach(login.host, _SECONDS)
     except OSError as error:
-        result = f"login in {login.source}; {login.host}: {error}"
+        result = f"the login is in {login.source}, but {login.host} does not answer: {error}"
         return Diagnosis(
             "wandb", "warn", result, "runs are kept offline; wandb sync uploads them later"
         )
-    return Diagnosis("wandb", "ok", f"online at {login.host}, login in {login.source}")
+    return Diagnosis("wandb", "ok", f"online at {login.host}; the login is in {login.source}")

@@ -140,7 +140,7 @@ class SinkGroup(Sink):
                     fatal = fatal or error
                     continue
                 del self._sinks[name]
-                lost.append(f"sink {name} stopped, training continues: {first_line(error)}")
+                lost.append(f"sink {name} stopped, but training continues: {first_line(error)}")
         if fatal is not None:  # after the other sinks, so that closing them restores the terminal
             raise fatal
         for text in lost:

@@ -89,13 +89,13 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
         for name, step in milestones.items()
     }
     if texts:
-        yield Notice(f"norms' own schedules: {', '.join(texts.values())}")
+        yield Notice(f"the norms have schedules: {', '.join(texts.values())}")
     if late := [texts[name] for name, step in milestones.items() if total and step > total]:
         where = f"the run ends at step {total:,}, within a norm's own schedule"
         yield Notice(f"{where}: {', '.join(late)}", warning=True)
     if sees := seeing_future(model):
         yield Notice(
-            f"{', '.join(sees)} leaks later tokens of a sequence to earlier ones, also in "
+            f"{', '.join(sees)} leaks later tokens of a sequence to earlier ones, even in "
             "training, so losses and scores come from a model that has seen what it predicts",
             warning=True,
         )

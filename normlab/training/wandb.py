@@ -130,7 +130,7 @@ class Wandb(Sink):
         known = run.resumed_step > 0 and id_file.exists()
         run_id = id_file.read_text("utf-8").strip() if known else _new_id(id_file)
         older = [*run.run_dir.glob(f"wandb/offline-run-*-{run_id}")]
-        why = "no login, see `wandb login`"
+        why = "no login; run `wandb login`"
         if login.source or "offline" in (self._mode, _wish()):
             why = "as requested"
         if mode == "online" and login.source:  # without a login W&B would ask for one and wait

@@ -60,9 +60,9 @@ def test_long_training_pairs_are_dropped_and_counted():
 
 def test_a_long_test_sentence_or_only_long_training_pairs_raise_an_error(cache):
     texts = (["kurz .", "lang " * 30], ["short .", "long ."])
-    with pytest.raises(ValueError, match=r"test, line 2: \d+ tokens .*task\.max_length=20"):
+    with pytest.raises(ValueError, match=r"test, line 2 has \d+ tokens .*task\.max_length=20"):
         prepare(Lines({**SPLITS, "test": texts}), max_length=20)
-    with pytest.raises(ValueError, match=r"train, line 1: .*3 of 3 pairs"):
+    with pytest.raises(ValueError, match=r"train, line 1 has .*3 of 3 pairs"):
         prepare(Lines(SPLITS), max_length=2)
     assert not [path for path in cache.iterdir() if path.is_dir()]
 

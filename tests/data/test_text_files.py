@@ -42,8 +42,8 @@ def test_byte_order_marks_and_carriage_returns_at_the_edges_of_lines_are_strippe
         (b"a\rb\rc\r", b"x\n", r"train\.de has lines that end in CR only; .*mac2unix"),
         ("a\nb\n".encode("utf-16-le"), b"x\ny\n", r"line 1 has NUL .*iconv -f UTF-16LE"),
         ("a\nb\n".encode("utf-16"), b"x\ny\n", r"line 1 is not UTF-8 .*iconv -f UTF-16 -t"),
-        (gzip.compress(b"a\n", mtime=0), b"x\n", r"not UTF-8 .*packed by gzip; add \.gz"),
-        (lzma.compress(b"a\n"), b"x\n", r"not UTF-8 .*packed by xz; unpack it"),
+        (gzip.compress(b"a\n", mtime=0), b"x\n", r"not UTF-8 .*compressed with gzip; add \.gz"),
+        (lzma.compress(b"a\n"), b"x\n", r"not UTF-8 .*compressed with xz; unpack it"),
     ],
 )
 def test_bad_text_raises_an_error_that_says_where_and_what_is_wrong(

@@ -51,7 +51,7 @@ def test_a_failing_sink_is_dropped_with_one_note(tmp_path):
     for step in range(1, 4):
         group.log({"step": step})
     group.close(None)
-    note = "sink bad stopped, training continues: RuntimeError: no service"
+    note = "sink bad stopped, but training continues: RuntimeError: no service"
     assert good.calls == [("log", 1), ("note", note), ("log", 2), ("log", 3), ("close", None)]
     assert bad.calls == []
 

@@ -93,7 +93,7 @@ def test_a_run_resumed_offline_keeps_its_file_and_a_new_run_gets_another(tmp_pat
     """Nothing is printed, numpy's random state is unchanged, only the run's folder is written."""
     state = numpy.random.get_state()[1].tolist()
     line = train(tmp_path, "auto", [10, 20, 30])
-    assert line is not None and line.startswith("W&B: kept offline (no login, see `wandb login`)")
+    assert line is not None and line.startswith("W&B: kept offline (no login; run `wandb login`)")
     (first,) = files(tmp_path)
     train(tmp_path, "auto", [30, 40], resumed=20, ends=True)
     (second,) = files(tmp_path)
