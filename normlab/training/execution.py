@@ -283,12 +283,14 @@ class _Execution:
     ) -> tuple[dict[str, Score], dict[str, int]]:
         """Return the scores, and the steps of the tested weights.
 
-        An unfinished run has no tested weights, and only its validation scores.
+        An unfinished run has no tested weights, and no scores before its first validation.
         """
         lost = outcome.status == "diverged"
         chosen = self.config["observe"]["targets"]
         targets = self.task.targets if chosen is None else chosen
         validations = trainer.validations
+        if not validations.history and outcome.status == "interrupted":
+            return {}, {}
         scores = self._valid_scores(validations)
         scores |= validations.reached(targets, lost=lost) | validations.converged(lost=lost)
         if outcome.status != "finished":
