@@ -82,7 +82,7 @@ def _checked(overrides: Sequence[str]) -> DictConfig:
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
-    """Return the checked config of a run, given the config that Hydra passes to `main`."""
+    """Return the checked config of a run, given the one that Hydra passes to its main function."""
     runtime = HydraConfig.get()
     return settle(config, runtime.runtime.choices, runtime.overrides.task)
 
