@@ -39,7 +39,7 @@ def test_the_conclusion_ranks_norms_by_loss():
     ("values", "said"),
     [
         ([LN, found("no norm", None), BN], "With no norm training diverged at step 50; on unseen"),
-        ([LN, found("no norm", 3.5), BN], "With no norm the loss is not clearly below that of"),
+        ([LN, found("no norm", 3.5), BN], "With no norm the loss is not clearly below the loss of"),
         ([LN, NONE, found("batch norm", 1.6, bleu=60.0)], "BLEU is highest with batch norm (60.0"),
         ([LN, NONE, BN._replace(batch=1.7)], "its loss is 0.10 lower"),
         ([LN, NONE, BN._replace(batch=1.601)], "its loss is the same"),

@@ -193,7 +193,7 @@ def test_wandb_can_be_added_to_a_sweep_over_experiments_that_match_a_pattern():
         ("wandb=yes", "set wandb=true or wandb=false"),
         ("tensorboard.port=1", "tensorboard.port does not exist: set tensorboard=true"),
         ("nowhere.yaml", "nowhere.yaml does not exist"),
-        ("folder.yaml", "folder.yaml: a folder"),
+        ("folder.yaml", "folder.yaml is a folder"),
         ("bytes.yaml", "bytes.yaml is not YAML"),
         ("run.yaml", "the config of a whole run"),
         ("list.yaml", "list.yaml is not a mapping"),

@@ -69,7 +69,7 @@ def test_a_long_test_sentence_or_only_long_training_pairs_raise_an_error(cache):
 
 def test_the_line_number_of_a_long_sentence_counts_the_blank_lines_before_it():
     train = ([" ", "", "lang " * 20], ["a", "b", "long ."])
-    with pytest.raises(ValueError, match=r"train, line 3: \d+ tokens .*1 of 1 pairs"):
+    with pytest.raises(ValueError, match=r"train, line 3 has \d+ tokens .*1 of 1 pairs"):
         prepare(Lines({**SPLITS, "train": train}), max_length=5)
 
 
