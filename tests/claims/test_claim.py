@@ -117,7 +117,7 @@ def test_the_answer_on_drift_quotes_the_factor_in_the_ledger():
     (factor,) = (
         float(each["found"].split()[1])
         for each in claim["secondary"]
-        if "less with norm=bn than with norm=none" in each["question"]
+        if "lower with norm=bn than with norm=none" in each["question"]
         and "results/noisy_norms/small" in " ".join(each["records"])
     )
     for text in (claim["answer"], claim["chinese_answer"]):
