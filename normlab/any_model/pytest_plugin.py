@@ -94,4 +94,4 @@ class QuestionItem(pytest.Item):
 
 
 class Accused(AssertionError):
-    """A finding that is broken or failed."""
+    """Raised by the test of a question whose finding is broken or failed."""

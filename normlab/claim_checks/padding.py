@@ -116,13 +116,13 @@ def batch_of_three() -> list[CheckFinding]:
         change_finding(
             "bn",
             "bn: padding, if it counts, changes the real tokens of that batch",
-            change_if_counted("bn", x, real),
+            change_if_included("bn", x, real),
         ),
         change_finding(
             "bn_position",
             "bn_position, the article's reading: padding, if it counts, changes the real tokens "
             "of that batch",
-            change_if_counted("bn_position", x, real),
+            change_if_included("bn_position", x, real),
         ),
         finding(
             "bn_position: left out",
@@ -141,7 +141,7 @@ def batch_of_three() -> list[CheckFinding]:
     ]
 
 
-def change_if_counted(name: str, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> float:
+def change_if_included(name: str, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> float:
     """Return how much a norm's output at real tokens changes if padding is included."""
     counted, left_out = (
         run(new_norm(name, padding=how), x, real) for how in ("include", "exclude")

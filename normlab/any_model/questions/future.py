@@ -79,8 +79,9 @@ def _must_be_causal(
 ) -> bool | None:
     """Return whether the module at `path` must not see later tokens; None if it is unknown.
 
-    Without a path, this is about the model. It must not if the user or a decoder says so, and is
-    causal if later tokens do not change its output.
+    Without a path, this is about the model. It must not if the user says that it is causal, if the
+    tokens are a decoder's, or if later tokens do not change its output. Otherwise, what the model
+    or the module declares decides.
     """
     if examination.causal or examination.example.decoder or worst.in_float64 <= LEAK:
         return True

@@ -44,8 +44,8 @@ class LeakDecision:
 
     `kind` is `leak` if the outputs differ in float64, `dtype` if they differ only in the model's
     dtype but by more than rounding can, and `rounding` otherwise. `comparison` names the comparison
-    with the largest change: in float64 for a leak, otherwise in the model's dtype. With
-    `only_unusual`, only values that padding usually does not have cause the leak.
+    with the largest change: in float64 for a leak, otherwise in the model's dtype. `only_unusual`
+    is whether the leak is only caused by values that padding usually does not have.
     """
 
     kind: Literal["leak", "dtype", "rounding"]
@@ -65,10 +65,10 @@ def decide(
 ) -> LeakDecision:
     """Decide whether a leak, a fault in the model's dtype or rounding explains the changes.
 
-    `unusual` names the comparison with values under the padding that padding usually does not have.
-    If its change is the largest, it is broken only if the usual values change the output too.
-    Without a comparison of usual values, because the model accepts only one length, it is broken if
-    the batch `has_padding`.
+    `unusual` names the comparison in which the padding has values that it usually does not have. If
+    its change is the largest, the verdict is `broken` only if usual values change the output too.
+    If no usual values were compared, because the model accepts only one length, the verdict is
+    `broken` if the batch `has_padding`.
     """
     in_float64 = {name: change.in_float64 for name, change in changes.items()}
     worst = max(in_float64, key=lambda name: in_float64[name])

@@ -9,8 +9,8 @@ A module is a norm if one of these is true:
     tried    it is called in a forward pass, doubling its input barely changes its output, and one
              input value affects several outputs (`found_norms.py`)
 
-Swapping and folding use `is_norm`, which needs no input. The questions use the trial, which also
-finds norms by formula under any name: it tries each module that `may_be_norm` admits.
+Swapping and folding use `is_norm`, which needs no input. The questions use trials, which also find
+norms with any other name: each module for which `may_be_norm` is true is tried.
 """
 
 from typing import Any, NamedTuple
@@ -44,9 +44,9 @@ def is_known_norm(module: nn.Module) -> bool:
 
 
 def may_be_norm(module: nn.Module) -> bool:
-    """Return whether a module is a known norm or may be one by formula, which a trial shows.
+    """Return whether a module is a known norm, or whether a trial may show that it is a norm.
 
-    A norm by formula is of a class outside torch, and has no modules with weights inside it.
+    The class of such a module is not one of torch's, and it has no modules with weights inside it.
     """
     inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
     of_torch = type(module).__module__.startswith("torch.") and not is_scripted(module)
