@@ -98,8 +98,12 @@ class Saturation(NamedTuple):
 class OutlierChange(NamedTuple):
     """How much a stack's output changes at the sentence's other tokens, and in other sentences."""
 
-    own: float
+    same_sentence: float
     others: float
+
+    def values(self) -> dict[str, float]:
+        """Return the entry in `inspect.json`."""
+        return {"own": self.same_sentence, "others": self.others}
 
 
 class StackEffect(NamedTuple):
@@ -110,7 +114,7 @@ class StackEffect(NamedTuple):
 
     def values(self) -> dict[str, Any]:
         """Return the entry in `inspect.json`."""
-        moved = {stack: change._asdict() for stack, change in self.moved.items()}
+        moved = {stack: change.values() for stack, change in self.moved.items()}
         return {**self.attention._asdict(), "moved": moved}
 
 
@@ -134,7 +138,7 @@ class Effect(NamedTuple):
     def largest_change(self) -> OutlierChange:
         """How much an outlier in the input of a stack changes the output of that stack at most."""
         changes = [each.moved[stack] for stack, each in self.by_stack.items()]
-        return OutlierChange(max(x.own for x in changes), max(x.others for x in changes))
+        return OutlierChange(max(x.same_sentence for x in changes), max(x.others for x in changes))
 
     def values(self) -> dict[str, Any]:
         """Return the entry in `inspect.json`."""
@@ -157,7 +161,7 @@ def _in_words(effect: Effect) -> str:
     change = effect.largest_change
     return (
         f"{alive} ({effect.unchanged.saturated:.0%} -> {effect.saturated:.0%} of rows); other "
-        f"tokens of the sentence change by {change.own:.0%}, other sentences by {change.others:.0%}"
+        f"tokens of the sentence change by {change.same_sentence:.0%}, other sentences by {change.others:.0%}"
     )
 
 
