@@ -161,7 +161,8 @@ def _in_words(effect: Effect) -> str:
     change = effect.largest_change
     return (
         f"{alive} ({effect.unchanged.saturated:.0%} -> {effect.saturated:.0%} of rows); other "
-        f"tokens of the sentence change by {change.same_sentence:.0%}, other sentences by {change.others:.0%}"
+        f"tokens of the sentence change by {change.same_sentence:.0%}, other sentences by "
+        f"{change.others:.0%}"
     )
 
 
