@@ -61,9 +61,9 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Demo:
-    """The runs of a demo, one per norm, the runs that have not ended, and the first one's config.
+    """A demo: `runs` has one run per norm, `left` the runs that have not ended.
 
-    `settings` are the user's, in addition to the demo's.
+    `config` is the first run's. `settings` are the user's, in addition to the demo's.
     """
 
     deep: bool
@@ -87,7 +87,7 @@ class Demo:
                 raise UserError(f"{done.run.name}: {done.last_line} ({log})")
 
     def measured(self) -> "list[Measured]":
-        """Return the measurements of all runs, which have ended."""
+        """Return the measurements of all runs. All of them must have ended."""
         return [_measured(cell) for cell in self.runs]
 
     def conclusions(self, results: "Sequence[Measured]") -> list[str]:

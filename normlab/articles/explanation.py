@@ -23,7 +23,7 @@ class OfClaim(Struct, frozen=True, kw_only=True):
 
 
 class NotTested(OfClaim, frozen=True, kw_only=True, tag="not measured"):
-    """A part that was not tested, with the command that would test it, or "" without one."""
+    """A part that was not tested, with the command that would test it, or "" if none would."""
 
     command: str
 

@@ -69,7 +69,7 @@ def _without_comments(code: str) -> str:
 
 
 def _compact(style: str) -> str:
-    """Return a style without the spaces inside its rules, which say nothing."""
+    """Return a stylesheet without the insignificant spaces inside its rules."""
     return re.sub(r"([;{]|[\w-]:) | (?=})", r"\1", style)
 
 

@@ -167,7 +167,7 @@ class _Maker:
         return number, _number(self.data.subjects, in_both(evidence.about.text))
 
     def _number_of_explanation(self, evidence: Evidence) -> int:
-        """Return the number of an explanation, regardless of the words that it is about."""
+        """Return the number of an explanation. It is the same whichever words it is about."""
         evidence = evidence.about_everything
         if evidence not in self._numbers:
             self._numbers[evidence] = len(self.data.explanations)
@@ -201,7 +201,7 @@ class _Maker:
 
 
 def _number(known: list[T], entry: T) -> int:
-    """Return the number of an entry of a list. A new entry is appended."""
+    """Return the index of an entry in a list; append the entry if it is new."""
     if entry not in known:
         known.append(entry)
     return known.index(entry)

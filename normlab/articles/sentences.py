@@ -93,7 +93,7 @@ def _row(sentence: Sentence, state: str, results: Results) -> list[str]:
 
 
 def _counts(states: list[tuple[Sentence, str]]) -> tuple[list[str], list[list[str]]]:
-    """Return a table of how many sentences of each article are answered, and how far."""
+    """Return a table of how many sentences of each article are in each state, such as answered."""
     articles = list(dict.fromkeys(sentence.article for sentence, _ in states))
     counts = Counter((sentence.article, state) for sentence, state in states)
     rows: list[list[str]] = []

@@ -45,14 +45,20 @@ def mismatch() -> list[CheckFinding]:
 
 
 class SameBits(NamedTuple):
-    """Whether outputs in training equal those in eval and for single sentences, bit for bit."""
+    """Whether a batch's output in training equals, bit for bit, two other outputs.
+
+    `in_eval` is about the output in eval, `alone` about each sentence alone, in training.
+    """
 
     in_eval: bool
     alone: bool
 
 
 def same_bits(norm: Norm) -> SameBits:
-    """Compare a norm's output for eight sentences in training with eval and with single ones."""
+    """Compare a norm's training output for eight sentences with two others, bit for bit.
+
+    These are its output for them in eval, and its training outputs for one sentence at a time.
+    """
     x = draw_tokens(8, 16)
     training = run(norm, x)
     in_eval = run(copy.deepcopy(norm).eval(), x)

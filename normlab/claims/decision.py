@@ -220,7 +220,7 @@ def contains(values: Sequence[float], value: float, look: Analysis) -> Decision:
 
 
 def less_often(side: Count, reference: Count, *, error: float) -> Decision:
-    """Judge whether a side trains less often than a reference, by Fisher's exact test."""
+    """Use Fisher's exact test to judge whether a side trains less often than a reference."""
     p = fisher(side, reference)
     if p >= error:
         return Decision("undecided", p=PValues(p, p), reason=COUNTS_OPEN)

@@ -107,7 +107,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def family(self) -> Family | None:
-        """Return the family whose p values are corrected together, or None without correction."""
+        """Return the family whose p values are corrected together; None if none are."""
         return None
 
     @property
@@ -127,12 +127,12 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def limits(self) -> tuple[float, float] | None:
-        """The bounds between which the number shows no difference, or None without bounds."""
+        """The bounds between which the number shows no difference; None if there are none."""
         return None
 
     @property
     def named_sides(self) -> list[Side]:
-        """The sides with their names, in the order of the statement, or [] without sides."""
+        """The sides with their names, in the order of the statement, or [] if there are none."""
         return []
 
     def question(self, assertion: str) -> str:

@@ -1,6 +1,6 @@
-"""The evidence for the ledger: runs by study and scale, findings of checks, and timings.
+"""The evidence for the ledger: runs by study and scale, check findings, and timings.
 
-Findings of checks are in `results/computed.json`, and timings in `results/bench/norms*.json`.
+Check findings are in `results/computed.json`, and timings in `results/bench/norms*.json`.
 """
 
 import json
@@ -30,7 +30,7 @@ Where = Mapping[str, object]
 StudyScale = tuple[str, str]
 """A study and one of its scales."""
 COMPUTED = "computed.json"
-"""The file with the findings of checks, in the folder of published runs."""
+"""The file with the check findings, in the folder of published runs."""
 _FORMAT = "normlab.computed/1"
 _NOISE = 1e-9  # smaller float64 values are rounding errors, which differ between machines
 _NOT_COMPARED = ("seed", "observe", "probe")
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 class CheckFinding(Struct, frozen=True):
-    """A finding of a check: a statement, what was found, and whether that supports the claim.
+    """A check finding: a statement, what was found, and whether that supports the claim.
 
     It is selected by its `name`, which is unique within the check.
     """
@@ -65,7 +65,7 @@ class _Computed(Struct):
 
 
 def to_json(checks: Mapping[str, Sequence[CheckFinding]]) -> str:
-    """Return the findings of checks by name as JSON, with the same bytes on every machine."""
+    """Return check findings by name as JSON, with the same bytes on every machine."""
     content = msgspec.to_builtins({"format": _FORMAT, "checks": checks})
     for piece in (piece for pieces in content["checks"].values() for piece in pieces):
         piece["numbers"] = {
@@ -76,12 +76,12 @@ def to_json(checks: Mapping[str, Sequence[CheckFinding]]) -> str:
 
 
 def read_computed(path: Path) -> dict[str, list[CheckFinding]]:
-    """Read the findings of checks (empty without a file), or raise `UserError` if damaged."""
+    """Read the check findings (none if there is no file), or raise `UserError` if damaged."""
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
 class TimedCandidate(Struct, frozen=True):
-    """A timed candidate: its milliseconds, and its ratio to the first candidate in each round."""
+    """A timed candidate: its times, and its ratio to the first candidate in each round."""
 
     name: str
     milliseconds: dict[str, float]
@@ -172,11 +172,11 @@ class RecordAt(NamedTuple):
 
 @dataclass
 class EvidenceStore:
-    """All evidence: runs, timings and findings of checks.
+    """All evidence: runs, timings and check findings.
 
     `records` has the runs of each study and scale by id. A packed run belongs to the study of its
-    folder. `damaged` has a message for each unreadable run, and `timings` has the reports by stem
-    of their file. `configs` is the folder with the studies.
+    folder. `damaged` has a message for each unreadable run, and `timings` has the reports by the
+    stem of their file name. `configs` is the folder with the studies.
     """
 
     configs: Path

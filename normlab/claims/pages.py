@@ -91,7 +91,7 @@ def _by_language(english: str, chinese: str) -> dict[str, str]:
 
 
 def _notes(judged_part: JudgedPart) -> Iterator[str]:
-    """Yield lines with the command that measures a part, and with its runs that do not count."""
+    """Yield a line with the command that measures a part, and one on runs that do not count."""
     part = f"- Part {judged_part.number}"
     if measure := judged_part.to_measure:
         yield f"{part}, to measure: `{measure.command}` ({measure.cost})"

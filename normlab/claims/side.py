@@ -58,9 +58,9 @@ def sides_text(sides: Iterable[SideValue], *, chinese: bool = False) -> str:
 
 
 def names_of(sides: Sequence[Where]) -> list[Name]:
-    """Return a name for each setting, after the first key in which the settings differ.
+    """Return a name for each setting, made from the first key in which the settings differ.
 
-    A single setting is named after all its keys.
+    A single setting's name is made from all its keys.
     """
     if len(sides) == 1:
         return [name_of(sides[0])]

@@ -236,7 +236,7 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
         return f"{text} a factor of {self.margin:g}{self.conditions()}?"
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the jackknife's value of each seed."""
+        """Return the jackknife pseudovalue for each seed."""
         wider, narrower = map(sample.values, sample.cells)
 
         def logarithm(chosen: Sequence[int]) -> float:

@@ -64,7 +64,7 @@ def result_text(judged_part: "JudgedPart") -> str:
 
 
 def number_texts(decision: "Decision") -> tuple[str, ...]:
-    """Return the number with the ends of its interval, if it has one, or () without a number."""
+    """Return the number with the ends of its interval, if any, or () if there is no number."""
     if (estimate := decision.estimate) is None:
         return () if decision.same_value is None else tuple(aligned(decision.same_value))
     ends = (estimate.mean, estimate.low, estimate.high)
@@ -144,7 +144,7 @@ def p_text(p: float | None) -> str:
 
 
 def seeds_text(judged_part: "JudgedPart") -> str:
-    """Return the number of seeds or rounds, and the confidence of the interval."""
+    """Return the number of seeds or rounds, and the confidence level of the interval."""
     basis, estimate = judged_part.basis, judged_part.decision.estimate
     if not basis.n:
         return ""
@@ -153,7 +153,7 @@ def seeds_text(judged_part: "JudgedPart") -> str:
 
 
 def observed_p(judged_part: "JudgedPart") -> float | None:
-    """Return the p value before correction, or None without a test."""
+    """Return the p value before correction, or None if there was no test."""
     p = judged_part.decision.p
     return None if p is None else p.observed
 

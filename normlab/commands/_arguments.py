@@ -148,7 +148,7 @@ def conditions(where: Iterable[str]) -> dict[str, str]:
 
 
 def check_compared(arguments: argparse.Namespace) -> None:
-    """Raise UserError for a LaTeX flag without `--latex`, or a name in `--columns`."""
+    """Raise UserError for a LaTeX flag without `--latex`, or for `KEY=NAME` in `--columns`."""
     if arguments.uncertainty and not arguments.latex:
         raise UserError(f"--{arguments.uncertainty} needs --latex")
     if column := next((each for each in arguments.columns if "=" in each), None):

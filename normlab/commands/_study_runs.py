@@ -1,4 +1,4 @@
-"""Plans and runs of studies, printed: for `normlab study` and `normlab articles --run`."""
+"""Prints plans of studies and executes their runs, for `normlab study` and `normlab articles`."""
 
 import math
 import time
@@ -97,7 +97,7 @@ def _print_progress(job: Job) -> None:
 def publisher_to(
     root: Path | None, jobs: Sequence[Job], *, replace: bool = False, making: bool
 ) -> Publisher:
-    """Return the publisher of the jobs' seeds, which does nothing without a folder."""
+    """Return the publisher for the jobs' seeds. If no folder is given, it publishes nothing."""
     from normlab.publishing.publish import check_jobs, publish_seeds
 
     on_line, publish = partial(print, flush=True), None

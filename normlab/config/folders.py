@@ -155,7 +155,7 @@ def own_line(error: BaseException) -> str:
 
 
 def source_of(target: str) -> Path:
-    """Return the file of the module of a class, given its dotted name, such as `mine.MineNorm`.
+    """Return the file that defines a class, given its dotted name, such as `mine.MineNorm`.
 
     Raise UserError if there is no such module, or if another module hides the user's own. The
     user's folders must be on the import path (`add_to_import_path`).

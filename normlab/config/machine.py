@@ -108,7 +108,7 @@ def processor_features() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def gpu() -> tuple[int, int] | None:
-    """Return the compute capability of the process's GPU, such as (9, 0), or None without a GPU."""
+    """Return the compute capability of the process's GPU, such as (9, 0); None if it has none."""
     torch = find_spec("torch")
     if torch is None or not list(Path(str(torch.origin)).parent.glob("lib/*torch_cuda.*")):
         return None

@@ -108,7 +108,7 @@ def option_names(group: str) -> list[str]:
 
 
 def norm_name(name: str) -> str:
-    """Return the option that a name of a norm means, such as `bn` for `BatchNorm`."""
+    """Return the option that a norm's name refers to, such as `bn` for `BatchNorm`."""
     word = re.sub("[-_]", "", name.lower())
     return NORM_WORDS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 
@@ -131,7 +131,7 @@ def option_title(group: str, name: str) -> str:
 
 
 def options_with(group: str) -> dict[str, list[str]]:
-    """Return the options of a group that set each dotted key."""
+    """Return, for each dotted key, the options of a group that set it."""
     names: dict[str, list[str]] = {}
     for path in paths(group).values():
         for key, value in leaves(_settings(path, group)):

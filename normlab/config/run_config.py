@@ -126,7 +126,7 @@ def _has(config: DictConfig, key: str) -> bool:
 
 
 def reads_files(task: str) -> bool:
-    """Return whether a task reads files from `data_dir`, at least with some choice of corpus."""
+    """Return whether a task reads files from `data_dir` for at least some choices of corpus."""
     node = dict(registry.option_settings("task", task, "task"))
     config = OmegaConf.create({"data_dir": None, "task": node})
     return has_data_dir(config) or not config.task.keys() & {"corpus", "source"}

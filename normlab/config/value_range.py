@@ -56,13 +56,13 @@ def number(kind: type[int | float] = float, **ends: Any) -> Range:
 
 
 def list_of(kind: str, each: Range, length: int | None = None) -> Range:
-    """Return the range of a list, given a noun for its elements and the range of each element."""
+    """Return the range that allows lists with elements in the range `each`, a `kind` in words."""
     sized = Meta(min_length=length, max_length=length)
     return Range(f"a list of {kind}, each {each.allowed}", Annotated[list[each.kind], sized])
 
 
 def one_of(words: type[Enum]) -> Range:
-    """Return the range of the names of an enumeration."""
+    """Return the range that consists of the names of an enumeration."""
     names = tuple(words.__members__)
     return Range(", ".join(names), Literal[names])
 

@@ -38,9 +38,9 @@ class DocumentCorpus(Source):
     def documents(self) -> Iterator[tuple[str, Document]]:
         """Yield the split and the sentences of each document.
 
-        Splits are `train`, `valid`, `test` and any further `test_<name>`. Only the first of several
-        equal documents is kept, so test sets come before `valid`, and `valid` comes before `train`.
-        The order does not matter if a hash of the text decides the split.
+        Splits are `train`, `valid`, `test` and any further `test_<name>`. Of identical
+        documents only the first is kept, so yield test sets before `valid`, and `valid` before
+        `train`. The order does not matter if a hash of the text decides the split.
         """
 
 
@@ -57,7 +57,7 @@ class CutDocuments(DocumentCorpus):
     """Documents cut from lines of text and assigned to splits according to the user's settings.
 
     Attributes:
-        name: identifies the text in an experiment: texts of the same name count as the same text.
+        name: identifies the text in an experiment: texts with the same name count as the same text.
         form: whether a line is a sentence, or a paragraph that is cut into sentences by the rules
             of `language`.
     """

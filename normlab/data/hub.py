@@ -15,7 +15,7 @@ def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
 
     hub = logging.getLogger("huggingface_hub")
     former = hub.level
-    hub.setLevel(logging.ERROR)  # without a network, the library warns about each retry
+    hub.setLevel(logging.ERROR)  # offline, the library warns about each retry
     try:
         return datasets.load_dataset(path, config)
     except Exception as error:

@@ -55,7 +55,7 @@ class Iwslt14(GermanEnglish):
 
     @property
     def form(self) -> Form:
-        """`bpe` if the text (which this reads) is split into BPE pieces, else `tokenized`."""
+        """`bpe` if the text is split into BPE pieces, otherwise `tokenized`. Reads the text."""
         return "bpe" if self._form_and_texts[0] == "bpe" else "tokenized"
 
     @property

@@ -176,7 +176,7 @@ class _Cut(NamedTuple):
     """Spans cut into A and B, with their sizes in tokens, int64 [n].
 
     `split` is the first sentence of B, or the span's end if there is no B. `b_wanted` is the size
-    of B before truncation. `truncated` (bool) marks spans that do not fit as a whole.
+    of B before truncation. `truncated` (bool) marks spans that are too long to fit untruncated.
     """
 
     spans: _Spans

@@ -99,7 +99,7 @@ def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineCompar
 
 
 def _learning_score(records: Sequence[RunRecord]) -> str:
-    """Return the score that decides whether runs learned if the requested score has no baseline."""
+    """Return the score by which to judge learning when the requested score has no baseline."""
     by_class = any("accuracy" in record.floors for record in records)
     return "test/accuracy" if by_class else "test/loss"
 

@@ -1,9 +1,9 @@
 """Greedy search, beam search and sampling, using a model's `decode_step`.
 
-Search follows fairseq. The score of a finished hypothesis is its log-probability divided by length
-** length_penalty, where the length counts the end of sentence. A sentence is done once `beam`
-hypotheses have ended, or at the length limit. Only the best `beam` candidates of a step may end.
-Greedy search is a beam of one. Finished sentences are removed from the batch.
+Search follows fairseq. The score of a finished hypothesis is its log-probability divided by
+length ** length_penalty, where the length includes the end-of-sentence token. A sentence is done
+once `beam` hypotheses have ended, or at the length limit. Only the best `beam` candidates of a step
+may end. Greedy search is a beam of one. Finished sentences are removed from the batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ class SearchSettings:
         beam: number of hypotheses kept per sentence; 1 is greedy search.
         length_penalty: exponent of the length in the score.
         length_factor, length_offset: a hypothesis has at most factor * source length + offset
-            tokens, including the end of sentence.
+            tokens, including the end-of-sentence token.
     """
 
     beam: int = 5

@@ -22,9 +22,9 @@ class SeeDNorm(TokenNorm):
     """`(weight + alpha tanh(x . beta)) x / sqrt(mean(x^2) + eps)` (Cai et al. 2025).
 
     The division is `RMSNorm.formula` (`rms.py`).
-    Alpha starts at 1 and beta at 0, which is RMS norm. With `groups` (the paper's heads), each
-    slice of neighboring features has its own dot product. The paper applies weight decay to alpha
-    and beta, too.
+    Alpha starts at 1 and beta at 0, so that it starts as RMS norm. With `groups` (the paper's
+    heads), each slice of contiguous features has its own dot product. The paper also applies weight
+    decay to alpha and beta.
     """
 
     eps: float

@@ -50,7 +50,7 @@ class PendingMoments:
         self.arrived = []
 
     def end(self) -> Moments | None:
-        """Return the moments of all micro-batches, pooled as one batch, or None without any."""
+        """Return the moments of all micro-batches, pooled as one batch; None if there are none."""
         self.collect()
         batches, self.begun, self.collected = self.collected, False, []
         if not batches[1:]:

@@ -3,7 +3,8 @@
     self-attention:  out_proj(norm(mixed heads))     feed-forward:  fc2(norm(activation(fc1(x))))
     cross-attention has no second norm.
 
-    at initialization: weights of values, outputs and the feed-forward layer are multiplied by
+    at initialization: the weights of the value and output projections and of the feed-forward
+    layers are multiplied by
 
         N encoder, M decoder layers     factor
         one stack of N layers           sqrt(ln 2N)

@@ -49,8 +49,8 @@ def checked(runs: Pack) -> Pack:
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
     """Return the text of all files that are generated from a published study's records, by path.
 
-    Without `study`, the folder names it. Raises UserError for damaged files, a study that does not
-    exist, or a row that the study no longer has.
+    If `study` is None, it is loaded by the name in the folder's path. Raises UserError for damaged
+    files, a study that does not exist, or a row that the study no longer has.
     """
     study = study or load_study(folder.parent.name)
     runs, scale = read(folder), folder.name

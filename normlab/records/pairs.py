@@ -30,7 +30,7 @@ class PairRules(NamedTuple):
     """The rules for the two runs of a pair, in addition to equal data, processes and arithmetic.
 
     `may_differ` lists the dotted config keys that may differ (None for all). If it includes `task`,
-    the data may differ, too. With `training`, runs whose norm, placement or batch differs must be
+    the data may also differ. With `training`, runs whose norm, placement or batch differs must be
     trained for the same length and tested in the same way.
     """
 

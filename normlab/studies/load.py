@@ -85,7 +85,7 @@ def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str
 
 
 def _checked(path: Path, study: Study, name: str) -> Scale:
-    """Return a scale with all its rows, and with only the grid values that it runs."""
+    """Check a scale; return it with its rows and with the grid limited to the scale's values."""
     key, scale = f"scales.{name}", study.scales[name]
     rows = scale.rows or tuple(study.rows)
     _among(path, f"{key}.rows", rows, study.rows)

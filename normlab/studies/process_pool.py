@@ -109,7 +109,7 @@ class ProgressDisplay:
     def beat(
         self, running: Mapping[RunToStart, float], ended: Sequence[EndedRun], count: int
     ) -> None:
-        """Show the current runs with their seconds so far, and the ended of all `count` runs."""
+        """Show the current runs with their seconds so far, and how many of `count` have ended."""
 
 
 def run_all(

@@ -36,7 +36,7 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the trials by scale (empty without a file), or raise UserError for a damaged file."""
+    """Return the trials by scale (none if there is no file); raise UserError if it is damaged."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != _FORMAT:

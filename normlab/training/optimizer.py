@@ -1,4 +1,4 @@
-"""The optimizer of a run: its groups of parameters, and Muon with AdamW."""
+"""The optimizer of a run: its parameter groups, and Muon combined with AdamW."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase

@@ -69,7 +69,7 @@ class Steps(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of the run's speed as in its record, such as tokens or pictures."""
+        """The unit of speed in the run's record, such as tokens or pictures."""
         return str(self.trainer.task.describe().get("unit", "tokens"))
 
     def take(self, steps: int, clock: StepClock) -> tuple[Span, int]:

@@ -40,7 +40,7 @@ _TAG, _NAME = 64, 128  # W&B's limits, in characters
 
 
 class Login(NamedTuple):
-    """The W&B server, and where its API key was found (None without a key)."""
+    """The W&B server, and where its API key was found (None if there is no key)."""
 
     host: str
     source: str | None
@@ -212,7 +212,7 @@ class Wandb(Sink):
                     last.callback(run.log, {}, commit=True)
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
-        """Return a record as a flat dict; a logged score has its range and its last value."""
+        """Return a record as a flat dict; a logged score is given by its range and last value."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
         stability: Mapping[str, Any] = record.stability

@@ -102,9 +102,10 @@ def _positions(examination: Examination, y: Tensor) -> int | None:
 def _changes(
     examination: Examination, comparisons: Mapping[str, PassPair]
 ) -> dict[str, OutputChange]:
-    """Return how much the output changes in the first comparison and, if not at all, in others.
+    """Return how much the output changes in the first comparison.
 
-    The others are run in float64 only if their outputs change in the model's dtype.
+    If it does not change there, the other comparisons follow. They are run in float64 only if their
+    outputs change in the model's dtype.
     """
     first, *others = comparisons
     changes = examination.changes({first: comparisons[first]})

@@ -26,7 +26,7 @@ FAR_MEAN = 0.5  # limit of the distance between the means in standard deviations
 FAR_VARIANCE = 2.0  # limit of the ratio of the variances, in either direction
 FEWEST_VALUES = 16  # values per channel that are needed to compare moments
 LARGEST_RISE = 0.05
-"""The largest harmless rise of the loss from recalibrated to running statistics, relative."""
+"""The largest harmless relative rise of the loss from recalibrated to running statistics."""
 
 
 @question("statistics", of="module")
@@ -209,7 +209,7 @@ def _not_linear(x: Tensor, y: Tensor) -> float:
 
 
 def _not_finite(norm: Any) -> bool:
-    """Return whether running statistics have an infinity, NaN or a negative variance."""
+    """Return whether running statistics contain an infinity, a NaN or a negative variance."""
     statistics = running_statistics(norm)
     assert statistics
     moments = [x for x in statistics if x is not None]

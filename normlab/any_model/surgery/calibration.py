@@ -52,7 +52,7 @@ class Calibration:
         return shapes
 
     def running_statistics(self, path: str, norm: nn.Module, *, once: bool) -> dict[str, Tensor]:
-        """Return the mean and variance per channel of a batch norm's inputs in all calls."""
+        """Return the mean and variance of each channel of a batch norm's inputs, over all calls."""
         inputs = (
             (call.x.movedim(1, -1), call.mask) for call in self.calls({path: norm}, once=once)
         )
@@ -60,7 +60,7 @@ class Calibration:
         return {"running_mean": mean, "running_var": var}
 
     def mean_loss(self, loss: Callable[[Any, Any], Tensor] | None) -> float | None:
-        """Return the mean of `loss(output, batch)` over the batches; None without a loss."""
+        """Return the mean of `loss(output, batch)` over the batches; None if there is no loss."""
         if loss is None:
             return None
         return fmean(float(loss(self._run(batch), batch)) for batch in self.batches)

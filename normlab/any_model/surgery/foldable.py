@@ -16,7 +16,10 @@ def parameter_data(model: nn.Module, name: str) -> Tensor:
 def why_mean_stays(
     flow: Flow, path: str, model: nn.Module, layer_norms: Collection[str]
 ) -> str | None:
-    """Return why the input of a layer norm cannot be centered by its weights; None if it can."""
+    """Return why a layer norm's input cannot be centered by changing the weights that produce it.
+
+    None if it can.
+    """
     if len(flow.norms[path]) > 1:
         return f"{path} is called {len(flow.norms[path])} times"
     for source in flow.sources(flow.norms[path][0].passed[0]):

@@ -58,5 +58,5 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
         return translated(self.zh, self.finding(results), place)
 
     def finding(self, results: Results) -> CheckFinding:
-        """Return the finding. Raise UserError if the check has no finding of this name."""
+        """Return the finding. Raise UserError if the check has no finding with this name."""
         return results.finding(self.check, self.name)

@@ -48,7 +48,7 @@ def facts_text(part: SavedPart, language: Locale) -> str:
 
 
 def grade_text(part: SavedPart, language: Locale) -> str:
-    """Return the grade of the evidence with its setting, or "" without a grade."""
+    """Return the grade of the evidence with its setting, or "" if it has no grade."""
     return language.choose(*part.grades) if part.grades else ""
 
 

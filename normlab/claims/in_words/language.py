@@ -58,7 +58,7 @@ class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Phrasing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How texts are joined into sentences and lists; `ends` are the brackets around a remark.
 
-    `check` is the note on a finding of a check, and `tested` says how a finding was tested.
+    `check` is the note on a check finding, and `tested` says how a finding was tested.
     """
 
     about: str
@@ -103,14 +103,14 @@ class TableWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Signs(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The signs of numbers: those of a terminal, unless others are chosen."""
+    """The symbols for minus and plus-minus; by default those that any terminal can print."""
 
     minus: str = "-"
     plus_minus: str = "+-"
 
 
 TRUE_SIGNS = Signs(minus="\u2212", plus_minus="\u00b1")
-"""The signs of numbers for pages and LaTeX."""
+"""The symbols for pages and LaTeX."""
 
 
 class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -133,7 +133,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def typeset(self) -> "Locale":
-        """The language with the true signs of numbers, for pages and LaTeX."""
+        """The language with true minus and plus-minus signs, for pages and LaTeX."""
         return structs.replace(self, signs=TRUE_SIGNS)
 
     def choose(self, chinese: _T, english: _T) -> _T:

@@ -33,10 +33,10 @@ def write_card(norm: ExaminedNorm, content: Mapping[str, Any], published: Path) 
 
 
 def published_card(norm: ExaminedNorm, results: Path) -> str | None:
-    """Return a line with the commits of the published card of this name and of the new card.
+    """Return a line with the commits of the new card and of the published card with its name.
 
-    Returns None if no card of this name is published. Raises UserError if the folder `results` does
-    not exist.
+    Returns None if no card with this name is published. Raises UserError if the folder `results`
+    does not exist.
     """
     if not results.is_dir():
         raise UserError(

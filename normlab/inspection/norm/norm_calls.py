@@ -59,7 +59,7 @@ def run_copy(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
 
 
 def trained_on(norm: Norm, *batches: Tensor) -> Norm:
-    """Return a copy of a norm in eval mode that was trained on these batches."""
+    """Train a copy of a norm on these batches, and return it in eval mode."""
     other = copy.deepcopy(norm).train()
     for batch in batches:
         run(other, batch)

@@ -48,7 +48,7 @@ def dependence(norm: Norm, *, features: int | None = None) -> Dependence:
 
 
 def dependence_in_eval(norm: Norm) -> Dependence:
-    """Return the dependence of a copy of the norm in eval mode that was trained on one batch."""
+    """Train a copy of the norm on one batch, and return its dependence in eval mode."""
     return dependence(trained_on(norm, normal(*SHAPE, seed=7)))
 
 

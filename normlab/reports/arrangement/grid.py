@@ -11,8 +11,8 @@ from normlab.reports.arrangement.settings import Settings, differing_settings
 class Grid(NamedTuple):
     """The grid of a sweep: the settings that it varies, and their values in every experiment.
 
-    `axes` are the settings that do not follow from an earlier one, as a tuned rate follows from its
-    batch size.
+    `axes` are the settings that no earlier one determines, unlike a tuned rate, which the batch
+    size determines.
     """
 
     swept: Sequence[str]

@@ -118,7 +118,7 @@ def _arrangement(
 
 
 def _at_place(grid_row: GridRow) -> list[Run]:
-    """Return the runs of an experiment by seed, with their row and point."""
+    """Return an experiment's runs in order of seed, each labelled with its row and grid point."""
     values = {
         axis: f"{v:.12g}" if isinstance(v, float) else str(v) for axis, v in grid_row.at.items()
     }

@@ -72,7 +72,7 @@ def board(cards: Iterable[Card]) -> str:
 
 
 def _loss(card: Card, task: str, score: str) -> float:
-    """Return the mean loss of a card's runs, or infinity without runs or if a seed diverged."""
+    """Return the mean loss of a card's runs, or infinity if there are none or a seed diverged."""
     runs = card.short_runs(task)
     if runs is None or runs.diverged:
         return math.inf

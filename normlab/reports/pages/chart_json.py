@@ -77,7 +77,7 @@ class Charts(TypedDict):
 def charts_of(
     panels: Iterable[Panel], styles: Mapping[str, LineStyle], points: Mapping[str, str]
 ) -> Charts | None:
-    """Return the charts of some panels, or None without panels.
+    """Return the charts of some panels, or None if there are none.
 
     `points` are the names of grid points in words.
     """

@@ -119,7 +119,7 @@ def _caption(table: ScoreTable, baseline: str, uncertainty: Uncertainty, pivoted
 
 
 def _pivot(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list[LatexRow]]:
-    """Return the head, one line per row and one column per value of the only axis."""
+    """Return the header and the lines: one per row, with a column per value of the only axis."""
     (axis,), (column,) = table_axes(table), table.columns
     places = {
         (row.name, values_at(row.point, table.axes)[axis.key]): row.entries[column]
@@ -133,7 +133,7 @@ def _pivot(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list
 
 
 def _grouped(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list[LatexRow]]:
-    """Return the head and one line per row, in groups by point, and one column per score."""
+    """Return the header and the lines: one per row, grouped by point, with a column per score."""
     ended = any(not _whole(row) for row in table.rows)
     lines: list[LatexRow] = []
     before = ""
@@ -168,7 +168,7 @@ def _score_cell(entry: Entry | None, uncertainty: Uncertainty) -> Cell:
 
 
 def _difference_cell(entry: Entry | None) -> Cell:
-    """Return a difference with its interval, in small type, or "" without a difference."""
+    """Return a difference with its interval, in small type, or "" if there is none."""
     if entry is None or (difference := entry.shown_difference) is None:
         return TextCell("")
     mean, low, high = map(_signed, (difference.mean, difference.low, difference.high))
@@ -176,7 +176,7 @@ def _difference_cell(entry: Entry | None) -> Cell:
 
 
 def _signed(number: str) -> str:
-    """Return a number with a minus sign, which is wider than a hyphen."""
+    """Return a number with its leading hyphen replaced by a minus sign, which is wider."""
     return number.replace("-", _MINUS, 1) if number.startswith("-") else number
 
 

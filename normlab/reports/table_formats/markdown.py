@@ -24,7 +24,7 @@ def markdown_table(table: ScoreTable) -> str:
 
 
 def averaged(statistics: Mapping[str, float | None] | None) -> str:
-    """Format the `mean` and `sd` of several inspected runs; a dash without a value."""
+    """Format the `mean` and `sd` of several inspected runs, or return a dash if there are none."""
     if statistics is None:
         return "-"
     return f"{statistics['mean']:.3g}" + (

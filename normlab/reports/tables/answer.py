@@ -195,7 +195,7 @@ class _Wording:
         return f"{text}{than}{score}{interval}"
 
     def place(self, points: Sequence[str]) -> str:
-        """Return `at batch size 8 ` or `with placement pre, `, or "" without a single axis."""
+        """Return `at batch size 8 ` or `with placement pre, `, or "" unless there is one axis."""
         if len(self.result.axes) != 1:
             return ""
         (axis,), span = self.result.axes, self.span(points)

@@ -2,10 +2,10 @@
 
 A row is a setting at a point of a grid. For each score it has the mean and the standard deviation
 over finished seeds, and the difference from the baseline at the same point, paired by seed, with
-its 95 % t interval and p value (Student 1908: valid from two seeds on if differences are normal).
-Whether translations would differ on other sentences is a separate question, answered by `normlab
-compare A B --bootstrap`. Runs that must not be averaged or compared are refused with a reason;
-diverged seeds are counted, never dropped.
+its 95 % t interval and p value (Student 1908: valid for two or more seeds if the differences are
+normally distributed). Whether translations would differ on other sentences is a separate question,
+answered by `normlab compare A B --bootstrap`. Runs that must not be averaged or compared are
+refused with a reason; diverged seeds are counted, never dropped.
 """
 
 import re
@@ -27,7 +27,7 @@ from normlab.reports.tables.stability import stability
 
 
 def build_table(arrangement: Arrangement, names: Mapping[str, str] = {}) -> ScoreTable:
-    """Return the table of some runs; `names` are the user's names of scores and axes."""
+    """Return the table of some runs; `names` are the user's names for scores and axes."""
     rows = [_row(arrangement, seeds, names) for seeds in by_setting(arrangement.runs).values()]
     bases = {row.point: row.experiment for row in rows if row.is_baseline}
     rows = [

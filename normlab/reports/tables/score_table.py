@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def shown_value(self) -> ValueText | None:
-        """The mean and standard deviation as texts, or None if there is no value."""
+        """The mean and standard deviation as text; None if there is no value."""
         if (summary := self.summary) is None:
             return None
         if math.isinf(summary.mean):  # steps to a target that some seed never reached
@@ -80,7 +80,7 @@ class Entry:
 
     @property
     def shown_difference(self) -> DifferenceText | None:
-        """The difference, its interval and its p value as texts, or None without a difference.
+        """The difference, its interval and its p value as text; None if there is no difference.
 
         The difference of a single pair of seeds has neither. A difference that is zero for each
         seed (of loss spikes, for example) is left out.
@@ -100,7 +100,7 @@ class Entry:
 
     @property
     def gap(self) -> str:
-        """The difference in one text, or "" without a difference."""
+        """The difference in one text, or "" if there is none."""
         return "" if self.shown_difference is None else str(self.shown_difference)
 
 
@@ -180,8 +180,8 @@ class ScoreTable:
 
     `article_heading` is the heading of the column with the article's values on its own data, or ""
     if there are none. `axes` are the settings that a grid varies, and `answer` sums up the first
-    score in a sentence (see `answer.py`). `names` are the user's own names of scores and axes, and
-    `says_score` is set if the title names the only score.
+    score in a sentence (see `answer.py`). `names` are the user's own names for scores and axes, and
+    `says_score` is set if the title already names the only score.
     """
 
     title: str

@@ -21,7 +21,7 @@ def stability(experiment: Experiment, outcome: str) -> str:
 
 
 def ended_in_brief(row: ScoreRow) -> str:
-    """Return how a row's seeds ended, in short: `3/3`, `2/3, 1 diverged, spikes 4`."""
+    """Return a summary of how a row's seeds ended: `3/3`, or `2/3, 1 diverged, spikes 4`."""
     if row.experiment is None:
         return row.outcome
     parts = [f"{sum(record.finished for record in row.records)}/{len(row.records)}"]

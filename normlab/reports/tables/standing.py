@@ -36,7 +36,7 @@ class Standing(Enum):
 
 
 class PointDifference(NamedTuple):
-    """The comparison of a row with the baseline at a point. `gap` is None without a difference."""
+    """The comparison of a row with the baseline at a point; no `gap` if none can be computed."""
 
     point: str
     standing: Standing

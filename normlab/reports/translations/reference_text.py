@@ -1,4 +1,4 @@
-"""The sources and references of a run's test set, read without torch and without the network."""
+"""The sources and references of a run's test set, read without torch or network access."""
 
 from collections.abc import Sequence
 from pathlib import Path
