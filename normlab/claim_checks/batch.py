@@ -203,7 +203,7 @@ def computed_mates() -> list[CheckFinding]:
     cases = (  # the finding's name, the norm in words, the norm, and whether a change is expected
         ("bn in training", "bn in training", new_norm("bn"), True),
         ("ln", "ln", new_norm("ln"), False),
-        ("bn in eval", "bn in eval, with running statistics", trained_norm("bn"), True),
+        ("bn in eval", "bn in eval (running statistics)", trained_norm("bn"), True),
     )
     generator = torch.Generator().manual_seed(SEED)
     maps = torch.randn(2, WIDTH, WIDTH, generator=generator, dtype=torch.float64)
@@ -221,7 +221,9 @@ def computed_mates() -> list[CheckFinding]:
         if exceeds_rounding(values):
             answer = f"values change by {percent(values)}, attention by {percent(weights)}"
         verb = "change" if expected else "do not change"
-        statement = f"{in_words}: a sentence and its attention {verb} with the rest of the batch"
+        statement = (
+            f"with {in_words}, a sentence and its attention {verb} with the rest of the batch"
+        )
         holds = exceeds_rounding(values) == expected
         findings.append(
             finding(name, statement, answer, holds=holds, values=values, attention=weights)

@@ -81,7 +81,8 @@ def order_over_time() -> list[CheckFinding]:
     ):
         before, after = (each.mT.flatten(0, 1) for each in (x, run(new_norm(name, 4), x)))
         pairs, whole = pairs_in_order(before, after)
-        answer = f"{pairs:.0%} of pairs of positions stay in order, {whole:.0%} of sentences do"
+        in_order = f"{pairs:.0%} of pairs of positions stay in order"
+        answer = f"{in_order}, and all pairs do in {whole:.0%} of sentences"
         holds = (whole == 1) == (name == "ln")
         findings.append(finding(name, statement, answer, holds=holds, pairs=pairs, whole=whole))
     return findings

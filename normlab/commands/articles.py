@@ -27,12 +27,13 @@ _EXAMPLES = """examples:
   normlab articles 1 --table translation --run scale=smoke
 
 Each cell has the article's words and, under them, what was measured: a mean
-with its deviation over seeds, and verdicts. [2.1] is part 1 of claim 2.
+with its standard deviation over seeds, and verdicts. [2.1] is part 1 of
+claim 2.
 
 --run prints the plan of one table with its hours, repeats its training runs,
 and prints their results next to the article's values. It accepts settings of
-`normlab study run`: scale= (default: smoke), seeds=, data_dir=FOLDER. The
-command alone shows published runs (results/).
+`normlab study run`: scale= (default: smoke), seeds=, data_dir=FOLDER.
+Without --run, published runs (results/) are shown.
 """
 
 

@@ -134,7 +134,7 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
     places = [word for word in names if "=" not in word or address_of(Path(word))]
     if not places:
         if where:
-            raise UserError("--where selects among runs; pass their folder, such as runs")
+            raise UserError("--where selects among runs; pass their folder, for example `runs`")
         check_given_once(words)
         return {}, words
     records = ended_runs([as_run(place) for place in places])

@@ -219,7 +219,7 @@ PROBES = {
     "fluctuation/excess": _observed(
         "fluctuation over that of independent tokens",
         "ratio",
-        "the ratio times the tokens; 1 if tokens are independent",
+        "the ratio times the number of tokens; 1 if tokens are independent",
     ),
     "grad_norm/mean": _observed("mean gradient norm", _BY_WEIGHT, "before clipping"),
     "grad_norm/max": _observed("largest gradient norm", _BY_WEIGHT, "largest norm of the gradient"),

@@ -87,7 +87,7 @@ def _verdict(
     """Return the verdict on a number, or why there is none."""
     why = f"; {in_markdown(each.why)}" if each.why else ""
     if interval is None:
-        missing = "one seed has no interval" if ours else "not run yet"
+        missing = "no interval: only one seed" if ours else "not run yet"
         return f"{missing} (`normlab study run {study.name} scale={each.scale}`){why}"
     low, high = min(each.number), max(each.number)
     if each.by == "value":

@@ -207,7 +207,7 @@ class _Pool:
             if done.interrupted:
                 # A run was stopped from outside: start no more runs.
                 self.interrupted, self.stopped = self.interrupted or not self.stopped, True
-                result = "saved, to be resumed"
+                result = "saved; can be resumed"
                 done = done._replace(last_line=result)
             else:
                 self.queue.ended(done)

@@ -12,7 +12,7 @@ def test_attention_mixes_positions_and_features():
     assert "attention mixes positions, features" in text_of("mixing.axes")
 
 
-def test_a_linear_layer_is_a_convolution_of_one_position():
+def test_a_linear_layer_is_a_convolution_with_kernel_size_1():
     x, weight = draw_normal(2, 6, 8), draw_normal(5, 8, seed=2)
     convolution = nn.Conv1d(8, 5, 1, bias=False).double()
     convolution.weight.data.copy_(weight[:, :, None])

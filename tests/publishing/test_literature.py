@@ -35,7 +35,7 @@ def page(root, study, values):
     [
         ([1.87, 1.88, 1.90], "the interval contains it"),
         ([1.70, 1.71, 1.72], "the interval does not contain it"),
-        ([1.88], "one seed has no interval"),
+        ([1.88], "no interval: only one seed"),
     ],
 )
 def test_the_page_says_whether_our_interval_contains_a_published_number(tmp_path, losses, said):

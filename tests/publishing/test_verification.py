@@ -107,7 +107,7 @@ def test_without_a_manifest_nothing_is_published_and_the_error_says_to_restore_i
     assert table.read_bytes() == before
 
 
-def test_a_record_of_uncommitted_code_does_not_replace_a_committed_record(copy):
+def test_a_record_from_uncommitted_code_does_not_replace_one_from_committed_code(copy):
     before = {path: path.read_bytes() for path in copy.rglob("[!.]*") if path.is_file()}
     first = next(each for each in read(copy / STUDY) if each.record)
     scores = {name: structs.replace(one, value=99.0) for name, one in first.record.scores.items()}

@@ -79,7 +79,7 @@ def test_a_table_block_shows_the_chosen_rows_and_links_the_whole_table(root):
     assert "results/placement_depth/small/table.md" in text
 
 
-def test_an_inspected_block_is_a_table_with_mean_deviation_and_seeds(root):
+def test_an_inspected_block_is_a_table_with_means_standard_deviations_and_seeds(root):
     rows = {
         "bn": {"sink": {"mean": 0.25, "sd": 0.0123, "n": 5}},
         "dyt": {

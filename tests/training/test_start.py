@@ -28,7 +28,7 @@ def first(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(runs.rglob("record.json")).parent
 
 
-def test_batch_norm_starts_with_all_parameters_of_layer_norm(
+def test_a_batch_norm_model_starts_from_all_parameters_of_a_layer_norm_model(
     first: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     frozen = [f"+optim.groups.{kind}.rate=0" for kind in ("norm", "bias", "embedding", "other")]

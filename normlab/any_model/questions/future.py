@@ -122,8 +122,8 @@ def _not_causal_in_words(
     change = change_in_words(examination, worst, worst.in_float64)
     declared = "its modules say that it is not" if by_design else "set causal=True or causal=False"
     return (
-        f"later tokens change the output: {change}, which is right only if the model is not "
-        f"causal: {declared}. {how}"
+        f"later tokens change the output ({change}). This is right only if the model is not "
+        f"causal; {declared}. {how}"
     )
 
 

@@ -68,7 +68,7 @@ def board(cards: Iterable[Card]) -> str:
         rows.append([f"`{name}`" + (" \\*" if sees_later else ""), *values])
     introduction = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
     table = pipes(["norm", *titles], rows, words=1, notes=_NOTES)
-    return "\n".join(["# The board of norms", "", introduction, "", *table, ""])
+    return "\n".join(["# Norms compared", "", introduction, "", *table, ""])
 
 
 def _loss(card: Card, task: str, score: str) -> float:

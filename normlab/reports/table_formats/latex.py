@@ -158,7 +158,7 @@ def _lines_of_row(
 
 
 def _score_cell(entry: Entry | None, uncertainty: Uncertainty) -> Cell:
-    """Return a mean with its deviation, bold if it is the best, and the stars of its difference."""
+    """Return a mean with its standard deviation, bold if the best, and its difference's stars."""
     if entry is None or (value := entry.shown_value) is None:
         return MissingCell()
     stars = ""

@@ -9,7 +9,9 @@ from normlab.inspection.questions import questions
 from tests.inspection.tiny_models import untrained
 
 
-def test_questions_about_trained_models_are_answered_for_an_untrained_one_only_by_name(tmp_path):
+def test_questions_about_trained_models_are_answered_for_an_untrained_one_if_asked_by_name(
+    tmp_path,
+):
     about = untrained(tmp_path, "norm=bn")
     (skip,) = questions("model", names=["layer_skip"])
     assert finding_on(skip, about, by_name=False).why_not == "the model is untrained"
