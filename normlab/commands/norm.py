@@ -128,7 +128,7 @@ def card(argv: list[str]) -> int:
             raise UserError(f"--publish needs scale=small, not scale={examined.scale}")
         former = published_card(examined, results)
     if former is not None and not arguments.replace:
-        raise UserError(f"{former} is already published; add --replace to overwrite it")
+        raise UserError(f"{former}; add --replace to overwrite the published card")
     examined.check()
     print_prose(f"card of {examined.name}, scale={examined.scale}: {len(chosen)} questions")
     by_question: dict[str, Any] = {}

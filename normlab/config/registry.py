@@ -177,6 +177,9 @@ def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
     content = read_yaml12(path)
     if not isinstance(content, dict | None):
         raise UserError(f"{path} is not a mapping; write one `key: value` per line")
+    for key in content or {}:
+        if not isinstance(key, str):
+            raise UserError(f"{path}: {key}: a key must be a word")
     return content or {}
 
 

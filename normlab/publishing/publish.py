@@ -153,10 +153,9 @@ def publish(
         labels = {key: each.record and _label(each.record) for key, each in others.items()}
         known = check(root, study.name, scale, labels)
         changed = changes(known, others)
-        if replacing is None:
-            if changed:
-                raise UserError(_refused(changed))
-            _check_same_experiments(known, others)
+        if changed and replacing is None:
+            raise UserError(_refused(changed))
+        _check_same_experiments(known, others)
         study = _with_lost_rows(study, [*known.records, *others])
         added = {
             key: each
@@ -177,14 +176,14 @@ def publish(
 
 
 def _check_same_experiments(known: Pack, others: Mapping[Key, PublishedRun]) -> None:
-    """Raise UserError if new seeds cannot be averaged with the published ones.
+    """Raise UserError if new seeds cannot be averaged with the published ones that stay.
 
     Their configs are the same, but the data or the size of the model has changed since, as with a
     later version of a generated corpus.
     """
     published = {key: run for key, run in known.records.items() if run is not None}
-    records = {key: other.record for key, other in others.items()} | published
-    places = grouped((key.row_and_point, run) for key, run in records.items() if run)
+    records = published | {key: run.record for key, run in others.items() if run.record}
+    places = grouped((key.row_and_point, run) for key, run in records.items())
     for place in {key.row_and_point for key in others} & places.keys():
         seeds = sorted(places[place], key=lambda run: run.seed)
         if (reason := why_not_one_experiment(seeds)) is not None:

@@ -153,13 +153,15 @@ class Evaluator:
             self.task.calibration_batches(self.runtime.world, _RECALIBRATION_SEED),
             self.recalibration_batches,
         )
-        with (
-            torch.no_grad(),
-            self.runtime.autocast(),
-            under(condition, self.task, model, batches, recalibrate=recalibrate),
-        ):
-            yield
-        model.train(was_training)
+        try:
+            with (
+                torch.no_grad(),
+                self.runtime.autocast(),
+                under(condition, self.task, model, batches, recalibrate=recalibrate),
+            ):
+                yield
+        finally:
+            model.train(was_training)
 
     def test(
         self, model: nn.Module, weights: "Weights", *, outputs: Path | None = None

@@ -204,6 +204,7 @@ def test_wandb_can_be_added_to_a_sweep_over_experiments_that_match_a_pattern():
         ("long_and_short.yaml", "long_and_short.yaml: lr and optim.lr are the same key"),
         ("group.yaml", "group.yaml: instead of norm: bn, write - override /norm: bn in defaults"),
         ("dotted.yaml", r"dotted.yaml: budget.steps: 3: write budget: \{steps: 3\}"),
+        ("number.yaml", "number.yaml: 3: a key must be a word"),
         ("unknown.yaml", "unknown.yaml: naem does not exist.* Did you mean name"),
         ("my.txt", r"'my.txt': expected key=value, such as norm=bn, or a \.yaml file"),
         *(
@@ -219,7 +220,7 @@ def test_unreadable_files_and_invalid_settings_are_errors_that_say_why(
     files = {"run": "choices: {}", "list": "- a", "broken": "a: [b", "empty": ""}
     files |= {"twice": "seed: 1\nseed: 2", "long_and_short": "lr: 1\noptim: {lr: 2}"}
     files |= {"no": "defaults: [override /norm: no]", "group": "norm: bn", "unknown": "naem: a"}
-    files |= {"dotted": "budget.steps: 3"}
+    files |= {"dotted": "budget.steps: 3", "number": "3: bn"}
     for name, content in files.items():
         (tmp_path / f"{name}.yaml").write_text(content)
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00norm")

@@ -64,8 +64,8 @@ def test_published_tables_match_the_runs_and_publishing_again_changes_nothing(fo
     assert files(tmp_path) == before
 
 
-def add(tmp_path, record):
-    publish(tmp_path, study(), "smoke", [run(record, "ln", 3)])
+def add(tmp_path, record, seed=3, **options):
+    publish(tmp_path, study(), "smoke", [run(record, "ln", seed)], **options)
 
 
 def test_publishing_a_new_seed_keeps_the_published_ones(folder, tmp_path):
@@ -90,6 +90,14 @@ def test_a_new_seed_is_not_published_if_it_or_the_folder_is_wrong(folder, tmp_pa
         ValueError, match=r"damaged|has a different experiment|params is .*--replace"
     ):
         add(tmp_path, record)
+    assert files(tmp_path) == before
+
+
+def test_replacing_one_seed_by_a_run_with_other_data_is_an_error(folder, tmp_path):
+    record = made("ln", 1)
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match=r"params is .*run the published seeds again, too"):
+        add(tmp_path, replace(record, params=record.params - 1), seed=1, replacing=print)
     assert files(tmp_path) == before
 
 

@@ -1,6 +1,7 @@
 """Scoring: recalibration, loaded runs, and scores on training examples."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -37,6 +38,13 @@ def test_scoring_uses_recalibrated_statistics(trained):
     assert abs(fresh - running) > 1e-3
     forced = trained.evaluator.scores(trained.model, "valid", recalibrate=True)
     assert forced["valid/loss"].value == fresh
+
+
+def test_an_exception_while_scoring_leaves_the_model_in_training_mode(trained, monkeypatch):
+    monkeypatch.setattr(trained.model, "forward", Mock(side_effect=RuntimeError("out of memory")))
+    with pytest.raises(RuntimeError, match="out of memory"):
+        trained.evaluator.scores(trained.model, "valid")
+    assert trained.model.training
 
 
 def test_a_loaded_run_has_the_scores_of_its_record(undisturbed: Path):

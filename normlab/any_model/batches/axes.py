@@ -95,7 +95,10 @@ def _axis_of_mask(x: Tensor, name: str, mask: Tensor) -> int:
 
 
 def _axis_of_lengths(x: Tensor, lengths: Tensor) -> int | None:
-    """Return the axis that fits the longest length; None if that is axis 1 or if it is unknown."""
+    """Return the first axis as long as the longest row, or else one that is longer, or else 1.
+
+    Return None if the lengths are shares of the longest row, or if axis 1 is as long as it.
+    """
     longest = float(lengths.max())  # in positions, or 1 if lengths are shares of the longest
     sizes = {n: x.shape[n] for n in range(1, x.ndim)}
     if longest <= 1 or sizes[1] == longest:

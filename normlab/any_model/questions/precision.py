@@ -82,6 +82,8 @@ def _change_if_rounded(
         for module in modules:
             for weight in module.parameters():
                 weight.copy_(change(weight))
-            module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
+            module.register_forward_pre_hook(
+                lambda _, *inputs: tree_map_only(Tensor, change, inputs), with_kwargs=True
+            )
 
     return change_of_lead(examination, change_all)

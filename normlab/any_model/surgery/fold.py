@@ -72,7 +72,10 @@ def fold_norms(
     for name, x in [*folded.named_parameters(), *folded.named_buffers()]:
         if x.is_floating_point():
             x.data = x.data.to(dtypes.get(name, usual))
-    return FoldedModel(folded.train(model.training), table, error)
+    modes = {name: module.training for name, module in model.named_modules()}
+    for name, module in folded.named_modules():
+        module.training = modes.get(name, model.training)
+    return FoldedModel(folded, table, error)
 
 
 class FoldOutcome(NamedTuple):
@@ -257,7 +260,7 @@ def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
                 parameter_data(model, product.bias).add_(added)
             else:
                 model.get_submodule(name.rpartition(".")[0]).bias = nn.Parameter(added)
-        rows *= norm.gain
+        rows *= norm.gain.to(rows.device)
     if norm.weight:
         parameter_data(norm.module, norm.weight).fill_(norm.plain)
     if norm.bias:

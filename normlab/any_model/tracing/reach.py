@@ -91,14 +91,16 @@ def _padding_reaches(
 
     `alone` is the shape of the row without padding. Returns None if no axis is padded.
     """
-    reaches = None
-    for axis, (real, size) in enumerate(zip(alone, padded.x.shape, strict=True)):
-        if real < size:
-            outermost = [-1 if a == axis and not on_the_left else 0 for a in range(len(alone))]
-            start = size - real if on_the_left else 0
-            affected = padded.changed_outputs(outermost, training).narrow(axis, start, real)
-            reaches = bool(affected.any())
-    return reaches
+    sizes = list(zip(alone, padded.x.shape, strict=True))
+    real = tuple(slice(size - n, size) if on_the_left else slice(n) for n, size in sizes)
+    outermost = [
+        [-1 if other == axis and not on_the_left else 0 for other in range(len(alone))]
+        for axis, (n, size) in enumerate(sizes)
+        if n < size
+    ]
+    if not outermost:
+        return None
+    return any(bool(padded.changed_outputs(i, training)[real].any()) for i in outermost)
 
 
 def _in_one_row(changed: Tensor, axis: int, example: Example) -> bool:

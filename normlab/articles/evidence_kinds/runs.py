@@ -162,6 +162,5 @@ class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=
             for value in (abs(interval.mean), low, high)
         )
         way = language.runs.lower if lower else language.runs.higher
-        runs, base = self.runs(results), results.experiment(self.of, self.to, self.at)
-        seeds = len(runs.values(self.gap).keys() & base.values(self.gap).keys())
-        return way.format(f"{mean} [{low}, {high}]") + self.origin(runs, seeds, language)
+        origin = self.origin(self.runs(results), interval.n, language)
+        return way.format(f"{mean} [{low}, {high}]") + origin

@@ -58,7 +58,7 @@ def over_training(columns: Sequence[str], runs: Sequence[Run]) -> dict[str, list
     }
 
 
-def training_chart(runs: Iterable[Run], name: str) -> Panel:
+def training_chart(runs: Sequence[Run], name: str) -> Panel:
     """Return the chart of a metric over training; the training loss also marks divergences."""
     lines: list[Series] = []
     for (row, at), members in by_setting(runs).items():
@@ -68,7 +68,7 @@ def training_chart(runs: Iterable[Run], name: str) -> Panel:
         ]
         line = Series.of_seeds(row, point_name(at), at, curves)
         lost = [
-            (run.key.seed, run.record.outcome.step, [*curve.values(), None][len(curve) - 1])
+            (run.key.seed, run.record.outcome.step, next(reversed(curve.values()), None))
             for run, curve in zip(members, curves, strict=True)
             if run.record is not None and run.outcome == "diverged" and name == TRAIN
         ]

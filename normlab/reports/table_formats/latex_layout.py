@@ -98,7 +98,7 @@ class LatexRow(NamedTuple):
 
     @property
     def height(self) -> int:
-        """The lines of text that it takes, and the space above a title."""
+        """The number of text lines that it takes."""
         return max(1, len(self.name))
 
 

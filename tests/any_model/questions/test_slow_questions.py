@@ -52,6 +52,21 @@ def test_precision_ranks_modules_by_their_quantization_error():
     assert 1e-4 < found.value < 0.05 and found.verdict == "fine"
 
 
+class ByKeyword(Block):
+    def forward(self, x):
+        return x + self.scale * self.linear(input=self.norm(input=x))
+
+
+def test_precision_rounds_inputs_that_are_passed_by_keyword():
+    model, same = Net(1), Net()
+    same.layers.append(ByKeyword(1))
+    same.load_state_dict(model.state_dict())
+    torch.manual_seed(1)
+    by_position = ask(model, "precision")
+    torch.manual_seed(1)
+    assert ask(same, "precision").table.rows == by_position.table.rows
+
+
 def test_a_layer_that_adds_0_has_a_worth_of_0():
     found = ask(Net(1, 0), "worth")
     moved = {(kind, name): value for kind, name, value in found.table.rows}

@@ -75,6 +75,14 @@ def test_the_folded_model_keeps_its_dtype():
     torch.testing.assert_close(folded(**IDS).logits, model(**IDS).logits, atol=1e-5, rtol=1e-4)
 
 
+def test_each_folded_module_keeps_its_mode():
+    model = gpt2().train()
+    model.transformer.h[0].eval()
+    folded = normlab.fold_norms(model, IDS, untie=True).model
+    assert folded.training and folded.transformer.h[1].training
+    assert not folded.transformer.h[0].mlp.training
+
+
 def test_a_tied_embedding_blocks_folding_unless_untie_is_set():
     model = gpt2()
     table = normlab.fold_norms(model, IDS).table

@@ -10,7 +10,7 @@ from normlab.inspection.card.examined_norm import examined_norm
     ("arguments", "message"),
     [
         (["scale=smoke"], "no norm is set; add norm=OPTION"),
-        (["norm=bn", "task=lm"], "'task=lm' is not allowed, because cards fix"),
+        (["norm=bn", "task=lm"], "'task=lm' is not allowed, because all cards use"),
         (["norm=bn", "scale=paper"], "scale=paper is not for cards; choose smoke or small"),
         (["norm=bn", "--only", "foo"], "'foo' is not a question"),
         (["norm=bn", "--publish", "nowhere"], "--publish nowhere is not a folder"),

@@ -43,7 +43,7 @@ def test_a_published_card_is_refused_before_anything_is_examined(tmp_path, publi
     assert publish(NOW) == 0
     before = contents(results)
     assert {results / "cards" / "rms" / "card.json", results / "cards.md"} <= before.keys()
-    refusal = rf"{results / 'cards' / 'rms'}: .*commit a{{10}}, .*commit b{{10}}: .*--replace"
+    refusal = rf"{results / 'cards' / 'rms'}: .*commit a{{10}}, .*commit b{{10}}; .*--replace"
     with pytest.raises(UserError, match=refusal):
         publish(LATER)
     assert publish.examined == [NOW]
