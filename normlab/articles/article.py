@@ -116,7 +116,7 @@ class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     piece: str = ""
 
     def __post_init__(self) -> None:
-        """Raise WrongField unless it is one of the three."""
+        """Raise WrongField unless it is exactly one: a sentence, a table or a live piece."""
         if sum([bool(self.zh and self.en), bool(self.table), bool(self.piece)]) != 1:
             raise WrongField("", "needs zh and en, or a table, or a piece")
         if self.piece and self.piece not in PIECES:

@@ -36,7 +36,7 @@ class JudgedExplanation(OfClaim, frozen=True, kw_only=True):
 
 
 class FromRuns(JudgedExplanation, frozen=True, kw_only=True, tag="runs"):
-    """An explanation by the runs of a study, STUDY/SCALE.
+    """An explanation from the runs of a study, STUDY/SCALE.
 
     Without a confidence, seeds were counted.
     """
@@ -48,21 +48,21 @@ class FromRuns(JudgedExplanation, frozen=True, kw_only=True, tag="runs"):
 
 
 class FromTimings(JudgedExplanation, frozen=True, kw_only=True, tag="timing"):
-    """An explanation by timings, in rounds."""
+    """An explanation from timings, in rounds."""
 
     finding: Pair
     rounds: int
 
 
 class FromCheck(JudgedExplanation, frozen=True, kw_only=True, tag="check"):
-    """An explanation by a computed check, and what it found."""
+    """An explanation from a computed check, and what it found."""
 
     check: str
     findings: tuple[Pair, ...] = ()
 
 
 class FromSources(JudgedExplanation, frozen=True, kw_only=True, tag="sources"):
-    """An explanation by published code and papers."""
+    """An explanation from published code and papers."""
 
     finding: Pair
 

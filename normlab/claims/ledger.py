@@ -180,9 +180,9 @@ def _p_at_look(judged_part: JudgedPart) -> float:
 
 
 def _corrected(judged_part: JudgedPart, family: Sequence[JudgedPart]) -> JudgedPart:
-    """Correct a judged part for the primary endpoints of its `family`, which is empty without one.
+    """Correct a judged part for the primary endpoints of its `family`.
 
-    A decided part that does not survive becomes undecided.
+    An empty `family` means no correction. A decided part that does not survive becomes undecided.
     """
     decision, p_holm = judged_part.decision, None
     others = [_p_at_look(other) for other in family if other is not judged_part]

@@ -23,7 +23,7 @@ _Kind = TypeVar("_Kind")
 
 
 def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind:
-    """Build the object of a node, which must be a `kind`, and of all nodes inside it.
+    """Build the object of a node and of all nodes inside it. The object must be a `kind`.
 
     `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
     arguments that no config holds, such as a width. Nothing is built unless all values are valid.

@@ -13,7 +13,7 @@ from normlab.norms.rms import RMSNorm
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GroupNorm(TokenNorm):
-    """Layer norm within groups of neighboring features (Wu and He 2018), for each token separately.
+    """Layer norm within groups of contiguous features (Wu and He 2018), for each token separately.
 
     It calls `LayerNorm.formula` (`layer.py`) or, without `center`, `RMSNorm.formula` (`rms.py`), as
     in PowerNorm's group scaling.
@@ -35,7 +35,7 @@ class GroupNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SampleGroupNorm(SequenceNorm):
-    """Normalizes groups of neighboring features over a sample's positions (Wu and He 2018, eq. 7).
+    """Normalizes groups of contiguous features over a sample's positions (Wu and He 2018, eq. 7).
 
     With one group it is `SequenceNorm`; with as many groups as features it is instance norm, whose
     `InstanceNorm.formula` (`instance.py`) it uses.

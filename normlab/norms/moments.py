@@ -121,7 +121,7 @@ class Values(NamedTuple):
 class Pool:
     """How statistics are pooled: over which axes, in which ghost batches, across processes or not.
 
-    A ghost batch has `ghost` neighboring sequences; the last one may have fewer (Hoffer, Hubara and
+    A ghost batch has `ghost` consecutive sequences; the last one may have fewer (Hoffer, Hubara and
     Soudry 2017, algorithm 1). With `sync` the statistics of a batch span all processes.
     """
 
@@ -130,7 +130,7 @@ class Pool:
     sync: bool = False
     rows: int = 1  # rows in a table of statistics: several if positions have their own statistics
     one_position: bool = False  # each call has one position, the same in all processes
-    groups: int = 1  # groups of neighboring features; 1 if the batch is pooled
+    groups: int = 1  # groups of contiguous features; 1 if the batch is pooled
     summed: AllReduce | None = None  # replaces the sum over processes if set
 
     @property

@@ -64,7 +64,7 @@ def growth_by_stack(layers: Mapping[str, float]) -> dict[str, float]:
 
 
 def steepest(growth: Mapping[str, float]) -> float:
-    """Return the factor of the largest growth or decay, or 0 without stacks."""
+    """Return the factor of the largest growth or decay, or 0 if there are no stacks."""
     return max((max(factor, ratio(1.0, factor)) for factor in growth.values()), default=0.0)
 
 

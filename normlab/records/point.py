@@ -11,7 +11,7 @@ _AT = " @ "
 
 
 def point_text(values: Mapping[str, str]) -> str:
-    """Return a point as text, from the value of each axis, or "" without axes."""
+    """Return a point as text, from the value of each axis, or "" if there are no axes."""
     return " ".join(f"{axis}={value}" for axis, value in values.items())
 
 

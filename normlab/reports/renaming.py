@@ -45,7 +45,7 @@ def chosen_names(words: Sequence[str], tables: Sequence[Arrangement]) -> dict[st
 
 
 def with_row_names(table: Arrangement, names: Names, *, full: bool = False) -> Arrangement:
-    """Return the runs of a table with the user's names of rows.
+    """Return the runs of a table with the user's names for rows.
 
     With `full`, a norm without such a name has its full name. Raises UserError if two rows would
     have the same name.
@@ -66,7 +66,7 @@ def with_row_names(table: Arrangement, names: Names, *, full: bool = False) -> A
 
 
 def _row_name(row: RowName, names: Names, *, full: bool) -> RowName:
-    """Return the user's name of a row, or its name with other names of its norms."""
+    """Return the user's name for a row, or its name with other names of its norms."""
     if chosen := names.get(row.text):
         return replace(row, chosen=chosen)
     shown = [

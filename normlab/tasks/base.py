@@ -232,7 +232,7 @@ class Task(ABC):
         return self.splits[name]
 
     def dimmed(self, brightness: float) -> AbstractContextManager[None]:
-        """Return a context that multiplies pixels by a factor; raise UserError without pixels."""
+        """Return a context that multiplies pixels by a factor. Raise UserError without images."""
         raise UserError(
             f"observe.test_brightness=[{brightness:g}]: the examples of this task are not images; "
             "omit it"

@@ -103,7 +103,7 @@ class Validations:
         self.history: list[Validation] = []
 
     def best(self, name: str) -> Validation:
-        """Return the best validation by a score, or the first of equal ones. NaN is worst."""
+        """Return the best validation by a score, the first in a tie. NaN is worst."""
 
         def goodness(validation: Validation) -> float:
             score = validation.score(name)

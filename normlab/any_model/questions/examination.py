@@ -131,7 +131,7 @@ class Examination:
 
     @property
     def outputs_with_nan(self) -> list[str]:
-        """The names of the outputs for the longest row that have NaN."""
+        """The names of the longest row's outputs that contain NaN."""
         return [name for name, y in self.outputs(self.lead).items() if bool(y.isnan().any())]
 
     def alone(self, row: int) -> Example:
@@ -288,5 +288,5 @@ class Examination:
 
 
 def _changed_argmax(y: Tensor, y0: Tensor) -> float:
-    """Return the share of positions whose largest entry is a different one."""
+    """Return the share of positions at which the argmax differs."""
     return float((y.argmax(-1) != y0.argmax(-1)).double().mean())

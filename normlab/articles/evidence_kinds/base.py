@@ -50,7 +50,7 @@ class Evidence(OneOfKinds):
         return cls.KINDS[keys[0]]
 
     def text(self, results: Results, language: Locale) -> str:
-        """Return the text in a cell, without what it is about and without its place."""
+        """Return the text in a cell, without the words that it is about and without its place."""
         raise NotImplementedError
 
     def place(self, results: Results) -> str:

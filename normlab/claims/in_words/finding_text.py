@@ -60,7 +60,7 @@ def _number(part: SavedPart) -> Sequence[str]:
 
 
 def _limits(part: SavedPart) -> str:
-    """Return limits such as `±0.5`, or `0.8–1.25` for a factor, or "" without an interval."""
+    """Return limits such as `±0.5`, or `0.8–1.25` for a factor, or "" if there are none."""
     if not part.limits or part.low is None:
         return ""
     low, high = part.limits

@@ -33,7 +33,7 @@ def cost(examined: ExaminedNorm) -> Finding:
 
 
 class StepTimes(NamedTuple):
-    """The milliseconds per step in each round, with the reference and with the card's norm."""
+    """The times per step (ms) in each round, with the reference and with the card's norm."""
 
     reference: list[float]
     this_norm: list[float]

@@ -36,7 +36,7 @@ class EqualData:
 
 @dataclass(frozen=True)
 class EqualBudget:
-    """All runs ended when the same budget of data was used up, and with it their last batch."""
+    """All runs ended with the batch in which they used up the same budget of data."""
 
     unit: str
     budget: int
@@ -61,7 +61,7 @@ class UnequalData:
 
     @property
     def times(self) -> float:
-        """How many times as much data the row with most of it saw."""
+        """The most data that a row saw, divided by the least."""
         return self.most.amount / self.least.amount if self.least.amount else math.inf
 
     @property

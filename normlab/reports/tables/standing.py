@@ -36,7 +36,7 @@ class Standing(Enum):
 
 
 class PointDifference(NamedTuple):
-    """The comparison of a row with the baseline at a point; no `gap` if none can be computed."""
+    """A row compared with the baseline at a point. `gap` is None if it cannot be computed."""
 
     point: str
     standing: Standing

@@ -13,7 +13,7 @@ _ROWS_LISTED = 3
 
 
 class ComparisonLimit(NamedTuple):
-    """Why a row is not compared; without an obstacle, the only seeds on which it is."""
+    """Why a row is not compared or, if nothing prevents it, the only seeds on which it is."""
 
     obstacle: str = ""
     seeds: tuple[int, ...] = ()
