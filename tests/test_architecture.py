@@ -172,7 +172,7 @@ def module_tests(name):
     return ROOT.joinpath("tests", *folders, f"test_{module.strip('_')}.py")
 
 
-def test_the_number_of_modules_without_a_test_of_their_name_does_not_grow():
+def test_the_number_of_modules_without_a_test_file_of_the_same_name_does_not_grow():
     missing = Counter(
         package_of(name)
         for name, path in MODULES.items()

@@ -255,7 +255,7 @@ ACCUSED = {
 
 
 @pytest.mark.parametrize("name", ACCUSED)
-def test_a_former_false_alarm_is_fine_and_a_similar_fault_is_found(name):
+def test_a_previous_false_alarm_is_fine_and_a_similar_fault_is_found(name):
     accused = ACCUSED[name]
     found = inspected(built(accused, True), accused.question).findings[accused.question]
     assert found.verdict == accused.verdict and accused.says in found.answer, found

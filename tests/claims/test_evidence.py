@@ -27,7 +27,7 @@ def test_may_choose_returns_the_rows_whose_runs_match(tmp_path, text, other, nor
     assert plan.may_choose({"norm": norm}) == rows and not plan.may_choose({"optim.lr": 1e-3})
 
 
-def test_findings_of_checks_are_saved_with_rounded_numbers(tmp_path):
+def test_check_findings_are_saved_with_rounded_numbers(tmp_path):
     pieces = [CheckFinding("q", "f", "supports", {"moved": 0.2123456, "noise": 3e-17})]
     path = tmp_path / "computed.json"
     path.write_text(to_json({"a.b": pieces}))

@@ -41,7 +41,7 @@ def test_an_article_without_tables_points_to_its_claims(capsys):
 
 
 @pytest.mark.parametrize("form", ["--markdown", "--html"])
-def test_each_format_explains_its_marks_of_claims(capsys, form):
+def test_each_format_explains_its_marks_for_claims(capsys, form):
     assert main(["articles", "2", "--table", "order", form]) == 0
     assert "[2.1] is part 1 of claim 2" in capsys.readouterr().out
 

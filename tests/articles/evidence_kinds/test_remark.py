@@ -13,7 +13,7 @@ def test_a_remark_is_shown_in_either_language_without_a_verdict_or_a_place(resul
     assert remark.verdict(results) is None and remark.note(results, ENGLISH) == ""
 
 
-def test_words_that_it_is_about_come_first(results):
+def test_the_words_that_evidence_is_about_come_first(results):
     about = RemarkEvidence(remark=Words("无", "none"), about=Words("速度", "speed"))
     assert about.shown(results, ENGLISH).line == "speed: none"
     assert about.about_everything == RemarkEvidence(remark=Words("无", "none"))

@@ -50,7 +50,7 @@ def test_a_published_card_is_refused_before_anything_is_examined(tmp_path, publi
     assert contents(results) == before
 
 
-def test_replace_reports_the_commit_of_the_former_card(tmp_path, publish, capsys):
+def test_replace_reports_the_commit_of_the_previous_card(tmp_path, publish, capsys):
     home = tmp_path / "results" / "cards" / "rms"
     publish(NOW)
     capsys.readouterr()

@@ -33,7 +33,7 @@ def test_a_row_with_some_pairs_names_their_seeds():
     assert uncompared(runs({"ln": [30.0, 31.0], "bn": [28.0, 28.5]})).rows == {}
 
 
-def test_many_rows_are_only_counted_in_brief():
+def test_many_rows_are_only_counted_in_the_brief_note():
     names = ("a", "b", "c", "d")
     rows = {"ln": (), **{name: () for name in names}}
     found = [run(made("ln", 1, {BLEU: 1.0}), "ln", 1)]
