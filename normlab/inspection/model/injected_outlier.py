@@ -87,7 +87,7 @@ def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
     return effects
 
 
-class Saturation(NamedTuple):
+class AttentionExtremes(NamedTuple):
     """The values of attention nearest to saturation, as `AttentionWeights` defines them."""
 
     largest: float
@@ -109,7 +109,7 @@ class OutlierChange(NamedTuple):
 class StackEffect(NamedTuple):
     """The effect of an outlier in one stack: on attention, and on the output of each stack."""
 
-    attention: Saturation
+    attention: AttentionExtremes
     moved: Mapping[str, OutlierChange]
 
     def values(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class StackEffect(NamedTuple):
 class Effect(NamedTuple):
     """The effect of an outlier: attention without it, and its effect in each stack."""
 
-    unchanged: Saturation
+    unchanged: AttentionExtremes
     by_stack: Mapping[str, StackEffect]
 
     @property
@@ -173,14 +173,14 @@ def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Floa
     return x + added
 
 
-def most_saturated(forward: RecordedPass) -> Saturation:
+def most_saturated(forward: RecordedPass) -> AttentionExtremes:
     """Return the most saturated values of any attention in the first sentence of the batch."""
     described = []
     for query, key, visible, real in forward.attentions.values():
         rows = real.clone()
         rows[1:] = False
         described.append(describe_attention(query, key, visible, rows, threshold=SATURATED))
-    return Saturation(
+    return AttentionExtremes(
         largest=max(float(each["largest"]) for each in described),
         slope=min(float(each["slope"]) for each in described),
         saturated=max(float(each["saturated"]) for each in described),

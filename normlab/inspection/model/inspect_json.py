@@ -46,7 +46,7 @@ def sheet(built: BuiltModel, answers: Mapping[str, Finding]) -> dict[str, Any]:
     )
 
 
-class SideBySide(NamedTuple):
+class ComparedSheets(NamedTuple):
     """The content of `inspect.json` for several runs, and the columns of each question.
 
     In the content, `rows` has the values of each experiment (mean, standard deviation and number of
@@ -62,7 +62,7 @@ def sheets_side_by_side(
     changes: list[str],
     chosen: Sequence[Question],
     doing: Callable[[str], AbstractContextManager[None]],
-) -> SideBySide:
+) -> ComparedSheets:
     """Ask the questions about several runs, each inside the context `doing(STAGE)`."""
     values: dict[str, dict[str, list[Any]]] = {}
     columns = {each.name: dict[str, None]() for each in chosen}
@@ -82,4 +82,4 @@ def sheets_side_by_side(
         for row, by_column in values.items()
     }
     content = {"format": FORMAT, "rows": rows, "runs": sheets}
-    return SideBySide(content, {name: [*titles] for name, titles in columns.items()})
+    return ComparedSheets(content, {name: [*titles] for name, titles in columns.items()})
