@@ -1,1 +1,1 @@
-"""Data: text corpora and images, subwords, a cache of prepared data, and batching."""
+"""Data: text, images and tables, vocabularies, the cache of prepared data, and batching."""

@@ -1,8 +1,9 @@
-"""Plans the batches of an epoch: the examples of each batch, and the order of the batches.
+"""Plans the batches of an epoch: the examples in each batch, and the order of the batches.
 
-The plan depends only on (lengths, settings, seed, epoch), not on model, norm, device or number of
-processes. Two norms trained with seed k therefore see the same batches, and so does a resumed run.
-A thread can collate batches in advance, while a GPU computes earlier steps.
+The plan depends only on (lengths, settings, seed, epoch), not on the model, its norms, the device
+or the number of processes. Models with different norms that are trained with the same seed
+therefore see the same batches, and so does a resumed run. A thread can collate batches in advance,
+while a GPU computes earlier steps.
 """
 
 from collections import deque
@@ -34,13 +35,14 @@ def plan_batches(
 
     `bucket` sorts a random permutation by (target, source) length, cuts it into batches and
     shuffles the batches, which leaves little padding. `random` does not sort, so there is much
-    padding. A batch has `batch_size` sentences or, if that is None, as many as keep sentences x
-    longest side within `max_tokens`. Raises UserError if a sentence is longer than `max_tokens`.
+    padding. A batch has `batch_size` sentences or, if that is None, as many as fit: the number of
+    sentences times the longest side is at most `max_tokens`. Raises UserError if a sentence is
+    longer than `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":
         return _cut(lengths, order, batch_size, max_tokens)
-    # lexsort sorts by its last key first and is stable, so equal lengths keep their random order.
+    # lexsort's last key is the primary one. The sort is stable: equal lengths keep a random order.
     order = order[np.lexsort(lengths[order].T)]
     batches = _cut(lengths, order, batch_size, max_tokens)
     return [batches[i] for i in rng.permutation(len(batches))]
@@ -62,10 +64,10 @@ class Batches(Iterator[Any]):
     `lengths` [n, sides] is an array or a function of the epoch. The iterator yields
     `collate(indices, epoch)`, by default just the indices. All processes plan the same epoch, and
     each takes every `shard.size`-th batch, starting at its rank. Leftover batches are dropped, so
-    that all processes draw equally many. The state is the same on all ranks.
+    that all processes draw the same number. The state is the same on all ranks.
 
     Attributes:
-        indices: the indices of each batch that this process draws in the current epoch.
+        indices: for each batch that this process draws in the current epoch, its examples' indices.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class Batches(Iterator[Any]):
         return self._collate(indices, epoch)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the position as the completed epochs and the batches drawn since then."""
+        """Return the number of completed epochs, and of batches drawn in the current epoch."""
         return {"epoch": self._epoch, "index": self._index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -127,7 +129,7 @@ class Batches(Iterator[Any]):
 def _cut(
     lengths: np.ndarray, order: np.ndarray, batch_size: int | None, max_tokens: int | None
 ) -> list[np.ndarray]:
-    """Cut ordered indices into batches limited by `batch_size` or, if None, by `max_tokens`."""
+    """Cut `order` into batches limited by `batch_size` or, if that is None, by `max_tokens`."""
     if batch_size is not None:
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     assert max_tokens is not None, "batch_size or max_tokens is set"
@@ -148,11 +150,12 @@ def _cut(
 
 
 class BatchesAhead(Iterator[Any]):
-    """An iterator over `batches` that collates the next `ahead` of them in a thread (0: no thread).
+    """An iterator over `batches` that collates the next `ahead` batches in a thread.
 
-    A batch counts in `epochs` and in the saved state once this iterator has returned it. An error
-    in collating a batch is raised when that batch would be returned. For a GPU, batches are in
-    pinned memory, so that copying them does not block.
+    If `ahead` is 0, there is no thread. A batch counts in `epochs` and in the saved state once this
+    iterator has returned it. An error in collating a batch is raised when that batch would be
+    returned. If the device is a GPU, batches collated ahead are in pinned memory, so that copying
+    them does not block.
     """
 
     def __init__(self, batches: Batches, *, ahead: int, device: torch.device) -> None:
@@ -171,7 +174,7 @@ class BatchesAhead(Iterator[Any]):
             batch, self._epochs, self._state = self._collated()
             return batch
         if self._thread is None:
-            if self._batches.state_dict() != self._state:  # drawn before `close`
+            if self._batches.state_dict() != self._state:  # some were drawn ahead before `close`
                 self._batches.load_state_dict(self._state)
             self._thread = ThreadPoolExecutor(1, "batches", self._use_device)
         while len(self._coming) <= self.ahead:
@@ -190,7 +193,7 @@ class BatchesAhead(Iterator[Any]):
         self._epochs, self._state = self._batches.epochs, self._batches.state_dict()
 
     def close(self) -> None:
-        """End the thread. The next call of `next` restarts it after the last batch taken."""
+        """End the thread. The next call of `next` restarts it and returns the next batch."""
         self._forget()
         if self._thread is not None:
             self._thread.shutdown()
@@ -208,7 +211,7 @@ class BatchesAhead(Iterator[Any]):
             torch.cuda.set_device(self._device)
 
     def _collated(self) -> tuple[Any, float, dict[str, Any]]:
-        """Return the next batch, and the epochs and the state after it."""
+        """Return the next batch, and the values of `epochs` and of the state after it."""
         batch = next(self._batches)
         if self._device.type == "cuda" and self.ahead:
             batch = batch.pinned()

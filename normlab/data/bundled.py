@@ -22,7 +22,7 @@ _FOLDER = Path(__file__).parent / "files"
 
 
 class BundledData(NamedTuple):
-    """Rows of features as published, their class numbers, and names for features and classes."""
+    """Rows of features as published, their class indices, and names of features and classes."""
 
     features: Float32[np.ndarray, "N F"]
     labels: Int[np.ndarray, "N"]

@@ -55,10 +55,11 @@ def file_checksum(path: Path) -> str:
 
 
 def known_checksum(path: Path) -> str:
-    """Return the SHA-256 of a file, which for a large file is cached until the file changes.
+    """Return the SHA-256 of a file. A large file's checksum is cached until the file changes.
 
     A file counts as unchanged if its inode, size, change time and modification time are unchanged.
-    A file that changed seconds ago is read again, because another change could have the same time.
+    The checksum of a file that changed seconds ago is not cached, because another change could have
+    the same time.
     """
     check_is_file(path)
     path = path.resolve()
@@ -134,7 +135,7 @@ def is_whole(entry: Path) -> bool:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Refuse downloads inside the context, even by libraries that already read the variable."""
+    """Refuse downloads inside the context, even by libraries that have read HF_HUB_OFFLINE."""
     before = os.environ.get(_OFFLINE)
     loaded = [sys.modules[name] for name in _READ_IT if name in sys.modules]
     flags = [getattr(module, _OFFLINE) for module in loaded]

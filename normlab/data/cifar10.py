@@ -29,7 +29,7 @@ class Cifar10(ImageSource):
         data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz` (files
             `CLASS/*.jpg|png`), or the parent of such a folder called `cifar10`; null downloads the
             binary archive.
-        valid_size, train_size: see `ImageSource`.
+        valid_size, train_size: see `LabelledSource`.
     """
 
     data_dir: str | None

@@ -1,4 +1,4 @@
-"""Base classes of sources of text, parallel text, and the cached preparation of any source."""
+"""Base classes of sources of text and of parallel text, and the cached preparation of a source."""
 
 import hashlib
 import json
@@ -74,7 +74,7 @@ class Corpus(Source):
 
     @cached_property
     def splits(self) -> dict[str, ParallelText]:
-        """The text of each split, for which `read` is called only once."""
+        """The text of each split. It is read only once."""
         return self.read()
 
     def key(self) -> str:
@@ -104,7 +104,7 @@ _DESCRIPTION = "description.json"
 def cached_preparation(
     corpus: Source, settings: Mapping[str, object], build: Callable[[Path], dict[str, Any]]
 ) -> tuple[Path, dict[str, Any]]:
-    """Return the folder of prepared data and its description. Call `build` if it is not cached."""
+    """Return the folder of prepared data and its description, building them if not cached."""
     content = {"content": corpus.key(), "tokenizers": version("tokenizers")}
     name = f"{corpus.name}-{cache_key({**content, **settings})}"
 
@@ -119,7 +119,7 @@ def cached_preparation(
 def describe_corpus(
     corpus: Source, by_split: Mapping[str, Mapping[str, Any]], **values: Any
 ) -> dict[str, Any]:
-    """Return the description of the data in a record: overall values, then values by split."""
+    """Return the description of the data for a record: overall values, and values per split."""
     label = corpus.label.encode(errors="replace").decode()  # a folder's name may not be UTF-8
     origin = {"source": corpus.name, "label": label, "licence": corpus.licence}
     names = by_split["train"]

@@ -1,7 +1,8 @@
 """Corpora of documents: base classes, the user's own files, and Hugging Face Hub data sets.
 
 A document is a sequence of sentences. If a text has no `valid` or `test` split, about the given
-share of its training documents is held out, chosen by a hash so that duplicates stay together.
+fraction of its training documents is held out. A hash of each document decides, so duplicates end
+up in the same split.
 """
 
 import hashlib
@@ -25,18 +26,21 @@ from normlab.errors import UserError
 
 _TEXTS = "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
 RULES = f"normlab.text/1 sentencex {version('sentencex')}"
-"""The rules that cut text. Raise the first number when the same text yields different documents."""
+"""The version of the rules that cut text into documents and sentences, for cache keys.
+
+Raise the first number when the same text yields different documents.
+"""
 Document = Sequence[str]
 
 
 class DocumentCorpus(Source):
-    """A source of documents in one `language` (its ISO 639 code)."""
+    """A source of documents. `language` is the ISO 639 code of their language."""
 
     language: str
 
     @abstractmethod
     def documents(self) -> Iterator[tuple[str, Document]]:
-        """Yield the split and the sentences of each document.
+        """Yield each document as its split and its sentences.
 
         Splits are `train`, `valid`, `test` and any further `test_<name>`. Of identical
         documents only the first is kept, so yield test sets before `valid`, and `valid` before
@@ -57,9 +61,9 @@ class CutDocuments(DocumentCorpus):
     """Documents cut from lines of text and assigned to splits according to the user's settings.
 
     Attributes:
-        name: identifies the text in an experiment: texts with the same name count as the same text.
-        form: whether a line is a sentence, or a paragraph that is cut into sentences by the rules
-            of `language`.
+        name: identifies the text: texts with the same name count as the same text.
+        form: whether a line is a sentence or a paragraph. Paragraphs are cut into sentences by the
+            rules of `language`.
     """
 
     data_dir: str | None
@@ -88,7 +92,7 @@ class CutDocuments(DocumentCorpus):
 
     @cached_property
     def _rules(self) -> str:
-        """The language whose rules split paragraphs, as a code that `sentencex` knows."""
+        """The code of the language whose rules `sentencex` uses to cut paragraphs."""
         return language_of(self.language, "task.corpus.language").code
 
     def cut(self, lines: Iterable[str]) -> list[str]:
@@ -102,10 +106,11 @@ class CutDocuments(DocumentCorpus):
 class FolderDocuments(CutDocuments):
     """The user's own text in UTF-8, plain or `.gz`.
 
-    `data_dir` is a text file, a folder with only `train.txt`, `valid.txt` and `test.txt`, or a
-    folder of other `.txt` files without splits, which may be in subfolders. A folder
-    `data_dir/<name>` takes precedence. `boundary` says whether a document ends at a blank line or
-    only at the end of its file (if `form` is paragraph, blank lines then separate paragraphs).
+    `data_dir` is a text file; or a folder that contains only `train.txt`, `valid.txt` and
+    `test.txt`; or a folder of other `.txt` files, which have no splits and may be in subfolders. If
+    there is a folder `data_dir/<name>`, it is read instead. `boundary` says whether a document ends
+    at a blank line or only at the end of its file. In the latter case, if `form` is `paragraphs`,
+    blank lines separate paragraphs.
     """
 
     name: str = "documents"
@@ -127,7 +132,7 @@ class FolderDocuments(CutDocuments):
         }
 
     def _read(self, path: Path) -> Iterator[Document]:
-        """Yield the documents of a file, or the whole file as one document."""
+        """Yield the documents of a file, which is a single one if `boundary` is `file`."""
         parts = blocks(iterate_lines(path))
         if self.boundary == "file":
             joined = ([" ".join(part)] if self.form == "paragraphs" else part for part in parts)
@@ -144,7 +149,7 @@ class FolderDocuments(CutDocuments):
         return f"{files} {self.settings()}"
 
     def _files(self) -> dict[str, list[Path]]:
-        """Return the files of each split. A text without splits counts as `train`."""
+        """Return the files of each split. All files of a text without splits are in `train`."""
         if self._place.is_file():
             return {"train": [self._place]}
         if not self._place.is_dir():
@@ -166,10 +171,11 @@ class FolderDocuments(CutDocuments):
 
 
 def text_files(folder: Path) -> dict[str, Path]:
-    """Return the `.txt` and `.txt.gz` files in a folder and its subfolders by their path's stem.
+    """Return the `.txt` and `.txt.gz` files in a folder and its subfolders.
 
-    Hidden files and folders, such as the ones left by a Mac or an editor, are skipped. Raises
-    UserError if two files have the same name, or for a link to a folder, which could lead anywhere.
+    The keys are relative paths without the suffixes. Hidden files and folders, such as those that
+    macOS or an editor leaves behind, are skipped. Raises UserError if two files have the same key,
+    or if there is a symbolic link to a folder, which could lead anywhere.
     """
     files_by_name: dict[str, Path] = {}
     for place, folders, files in os.walk(folder):
@@ -205,10 +211,10 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 class HubDocuments(CutDocuments):
     """A data set on the Hugging Face Hub with a text column, such as WikiText.
 
-    `path` and `config` identify it on the hub. If `data_dir` is set, it is read instead: a folder
-    of the data set's Parquet or JSON files. A row of `column` is a document with one paragraph per
-    line (`rows=documents`) or a line of WikiText (`rows=articles`), where a title between blank
-    rows starts an article.
+    `path` and `config` identify it on the hub. If `data_dir` is set, that folder of the data set's
+    Parquet or JSON files is read instead. With `rows=documents`, each row of `column` is a document
+    with one paragraph per line. With `rows=articles`, each row is a line of WikiText, and a title
+    between blank rows starts an article.
     """
 
     path: str
@@ -241,13 +247,13 @@ class HubDocuments(CutDocuments):
         return f"{prints} {self.settings()}"
 
     def _texts(self, split: str) -> Iterator[str]:
-        """Yield the text of each row of a split, or "" if it has none. Rows are read in batches."""
+        """Yield the text of each row of a split ("" if it has none), reading rows in batches."""
         for batch in self._tables[split].select_columns(self.column).iter(batch_size=10_000):
             yield from (str(text or "") for text in batch[self.column])
 
     @cached_property
     def _tables(self) -> dict[str, Any]:
-        """The memory-mapped tables, by normlab's names of the splits."""
+        """The memory-mapped tables, keyed by normlab's names for the splits."""
         loaded = load_tables(*self._place, files=f"the Parquet files of {self.path}")
         names = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
         tables = {names[split]: table for split, table in loaded.items() if split in names}
@@ -259,16 +265,16 @@ class HubDocuments(CutDocuments):
         return tables
 
     def _by_row(self, texts: Iterable[str]) -> Iterator[Document]:
-        """Yield each non-empty row as a document whose lines are paragraphs."""
+        """Yield each non-empty row as a document."""
         for text in texts:
             if lines := [line for block in blocks(text.split("\n")) for line in block]:
                 yield self.cut(lines)
 
     def articles(self, lines: Iterable[str]) -> Iterator[Document]:
-        """Cut WikiText into articles, each starting with its title and keeping every line.
+        """Cut WikiText into articles, each starting with its title.
 
-        Unlike a line of an equation that looks the same, a title has blank lines around it. Lines
-        before the first title form a document.
+        A title has blank lines around it, unlike a line of an equation that looks the same. No line
+        is dropped: lines before the first title form a document.
         """
         body: list[str] = []
         for block in blocks(lines):
@@ -283,10 +289,11 @@ class HubDocuments(CutDocuments):
 
 
 def split_sentences(paragraph: str, *, language: str) -> list[str]:
-    """Cut a paragraph into stripped sentences, with line breaks counting as spaces.
+    """Cut a paragraph into sentences, treating line breaks as spaces.
 
     A sentence ends only at white space, so a name such as `os.Path` is not cut. `language` is an
-    ISO 639 code. If `sentencex` has no rules for it, it uses a related language or English.
+    ISO 639 code. If `sentencex` has no rules for that language, it falls back to a related language
+    or to English.
     """
     from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 

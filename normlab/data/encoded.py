@@ -25,26 +25,32 @@ def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32
 
 
 def offsets_of(counts: np.ndarray) -> np.ndarray:
-    """Return the offsets of consecutive parts, starting with 0, as int64 [parts + 1]."""
+    """Return the cumulative sum of `counts`, preceded by 0, as int64 [parts + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def width_of(lengths: np.ndarray, padding: float) -> int:
-    """Return the smallest width that fits `lengths` with at least a fraction `padding` unused."""
+    """Return the width of a batch of sequences with these lengths.
+
+    It is the smallest width at which padding makes up at least a fraction `padding` of the batch.
+    """
     width = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
     return max(int(lengths.max(initial=0)), int(np.ceil(width)))
 
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Sentences as ids without special tokens. Sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """Sentences as one flat array of token ids, without special tokens.
+
+    Sentence i is `ids[offsets[i]:offsets[i + 1]]`.
+    """
 
     ids: np.ndarray
     offsets: np.ndarray
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Iterable[int]]) -> "EncodedText":
-        """Pack sentences, each an iterable of ids."""
+        """Pack sentences, each an iterable of token ids."""
         parts = [np.fromiter(sentence, np.int32) for sentence in sentences]
         flat = np.concatenate([np.zeros(0, np.int32), *parts])
         return cls(flat, offsets_of(np.array([len(part) for part in parts], np.int64)))
@@ -78,7 +84,7 @@ class EncodedText:
     def padded(
         self, indices: np.ndarray, *, pad_id: int, suffix: int, padding: float = 0.0
     ) -> Int[Tensor, "B W"]:
-        """Return padded sentences, int64 [len(indices), W], each followed by `suffix`.
+        """Return padded sentences, int64 [len(indices), W], each followed by the id `suffix`.
 
         Padding makes up at least a fraction `padding` of the positions.
         """
@@ -92,7 +98,7 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """The two sides of a split as token ids."""
+    """The sentence pairs of a split, as token ids."""
 
     source: EncodedText
     target: EncodedText
@@ -102,13 +108,13 @@ class EncodedPairs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The number of tokens of each (source, target) pair, with end marks, as int64 [n, 2]."""
+        """The number of source and target tokens per pair, with end marks, as int64 [n, 2]."""
         return np.stack([self.source.lengths, self.target.lengths], axis=1) + 1
 
 
 @dataclass(frozen=True)
 class EncodedDocuments:
-    """A split of documents, with all sentences in order in `text`, as ids without special tokens.
+    """The documents of a split; `text` holds their sentences in order.
 
     Document d has the sentences `documents[d]:documents[d + 1]` (int64 [documents + 1]). `begins`
     (bool [tokens]) is True at the first token of a word; `characters` (int32 [sentences]) is the
@@ -145,9 +151,8 @@ def sentence_spans(
 ) -> tuple[np.ndarray, ...]:
     """Cut documents into spans of sentences; return each span's document, first sentence and end.
 
-    Span i has at most `rooms[i]` tokens, unless it has `least` sentences, which is the minimum. If
-    a document has fewer than `least` sentences left, the last span starts at an earlier sentence of
-    the document.
+    Span i has at most `rooms[i]` tokens, unless the minimum of `least` sentences needs more. If a
+    document has fewer than `least` sentences left, its last span starts at an earlier sentence.
     """
     places, limits = offsets.tolist(), rooms.tolist()
     cuts = list[tuple[int, int, int]]()

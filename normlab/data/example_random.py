@@ -1,4 +1,4 @@
-"""Random numbers for examples, which depend only on a purpose, a seed, an epoch and an index."""
+"""Random numbers for examples. They depend only on purpose, seed, epoch and example index."""
 
 import zlib
 from typing import Literal
@@ -9,7 +9,7 @@ Purpose = Literal["pairs", "masks", "pictures"]
 
 
 def generator_of(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
-    """Return a generator for a purpose and epoch, independent of the batch order and the model."""
+    """Return a generator that depends only on the arguments, not on batch order or model."""
     # A seed sequence ignores trailing zeros, so the purpose's number must not be zero.
     return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
 
@@ -17,9 +17,10 @@ def generator_of(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Genera
 def random_numbers(
     purpose: Purpose, *, seed: int, epoch: int, examples: np.ndarray, width: int, count: int
 ) -> np.ndarray:
-    """Return `count` uniform numbers for each column of each example: [examples, width, count].
+    """Return `count` uniform numbers for each column of each example, as [examples, width, count].
 
-    An example's numbers depend on its index, but not on its batch or that batch's width.
+    `examples` are the examples' indices in their split. An example's numbers depend on its index,
+    but not on its batch or on that batch's width.
     """
     key = generator_of(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
     philox = np.random.Philox(key=key)

@@ -12,7 +12,7 @@ from normlab.errors import UserError
 
 @dataclass(kw_only=True, eq=False)
 class FolderCorpus(Corpus):
-    """The user's own text, in any language pair.
+    """The user's own parallel text, in any language pair.
 
     Files are called `{train,valid,test}.{language}`, plain or `.gz`. Runs on two texts with the
     same `name` count as runs on the same text.

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, or of a local folder in one of its formats."""
+"""Loads data sets from the Hugging Face Hub, or from a local folder in one of its formats."""
 
 import logging
 from typing import Any
@@ -7,9 +7,10 @@ from normlab.errors import UserError
 
 
 def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
-    """Load a data set from the Hugging Face Hub or a local folder, and return its tables by split.
+    """Load a data set from the Hugging Face Hub or a local folder; return its tables by split.
 
-    Raises UserError if that fails. `files` describes for the user what data_dir must contain.
+    Raises UserError if that fails. The error uses `files`, a phrase that says what data_dir must
+    contain.
     """
     import datasets  # slow to import, and not needed for plain files
 

@@ -15,7 +15,7 @@ from normlab.data.labelled import Labelled, LabelledSource, parted
 
 @dataclass(frozen=True)
 class Images(Labelled):
-    """Images of one size, with values from 0 to 255, and their class numbers."""
+    """Images of one size, with values from 0 to 255, and their class indices."""
 
     pixels: UInt8[np.ndarray, "N H W C"]
     labels: Int[np.ndarray, "N"]
@@ -42,8 +42,8 @@ class Digits(ImageSource):
     """Handwritten digits of 8 by 8 pixels in ten classes, which need no download.
 
     The 1,797 images are the test set of Alpaydin and Kaynak 1998 ("Optical Recognition of
-    Handwritten Digits", UCI), with values 0 to 16. No split is published, so a sixth of each class
-    is the test split, which is the same in every run.
+    Handwritten Digits", UCI), with values 0 to 16, scaled here to 0 to 255. They come without a
+    split, so a sixth of each class is the test split, which is the same in every run.
     """
 
     valid_size: int

@@ -1,9 +1,10 @@
 """IWSLT'14 German-English, prepared as in fairseq's `prepare-iwslt14.sh`.
 
-The text lines of WIT3's `train.tags.*` are cut into Moses tokens, pairs of 1 to 175 tokens (ratio
-at most 1.5) are kept, and all text is lowercased. Every 23rd pair goes to valid, and five
-evaluation sets make up test. The tokenizer is sacremoses, not the original Moses script. Only text
-with the protocol's 6,750 test pairs and the published reference length is labelled plain IWSLT'14.
+The text lines of WIT3's `train.tags.*` are cut into Moses tokens, pairs of 1 to 175 tokens per side
+are kept if their lengths differ by a factor of at most 1.5, and all text is lowercased. Every 23rd
+pair goes to valid, and five evaluation sets make up test. The tokenizer is sacremoses, not the
+original Moses script. A text is labelled plain IWSLT'14 only if it has the protocol's 6,750 test
+pairs, the published reference length and, within 1 %, the published number of training pairs.
 """
 
 import io
@@ -25,7 +26,7 @@ URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 ARCHIVE = "de-en.tgz"
 LANGUAGES = ("de", "en")
 TRAIN_PAIRS, TEST_PAIRS = 160_239, 6_750
-# The number of English test tokens in published logs, with two versions of the tokenizer.
+# The numbers of English test tokens in published logs, for two versions of the tokenizer.
 REFERENCE_LENGTHS = (131_161, 131_156)
 MAX_TOKENS, MAX_RATIO, VALID_EVERY = 175, 1.5, 23
 # The order in which the evaluation sets are joined into one test split.
@@ -41,9 +42,10 @@ class Iwslt14(GermanEnglish):
     Attributes:
         data_dir: a folder with `de-en.tgz` or with `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`;
             null downloads the archive.
-        train_from: the split to train on. `valid` is for data without training text: every 23rd
-            pair of the valid split is held out. This is "mini-TED", not IWSLT'14.
-        prepared: the prepared text to read from a folder; `auto` prefers BPE pieces.
+        train_from: the split to train on. `valid` is for data without training text: a run trains
+            on the valid split, except for every 23rd pair, which is held out for validation. This
+            is "mini-TED", not IWSLT'14.
+        prepared: which form of prepared text to read from a folder; `auto` prefers BPE pieces.
         download: `archive`, the only source without data_dir.
     """
 
@@ -60,7 +62,7 @@ class Iwslt14(GermanEnglish):
 
     @property
     def label(self) -> str:
-        """The name in result tables, depending on the text: IWSLT'14, part of it, or mini-TED."""
+        """The name in result tables, which says whether the text is IWSLT'14 as published."""
         if self.train_from == "valid":
             return "mini-TED (trained on the valid split of IWSLT'14; not an IWSLT'14 result)"
         train, test = self.splits["train"], self.splits["test"]
@@ -133,7 +135,7 @@ class Iwslt14(GermanEnglish):
 
 
 def read_archive(archive: Path) -> dict[str, ParallelText]:
-    """Return the raw `train` of the release, and its joined evaluation sets as `test`."""
+    """Read the raw text of the release: `train`, and the evaluation sets joined as `test`."""
     files = {Path(name).name: text for name, text in members(archive, (".de", ".en", ".xml"))}
     patterns = ["train.tags.de-en.%s", *(f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS)]
     names = [[pattern % language for language in LANGUAGES] for pattern in patterns]
@@ -157,8 +159,8 @@ def training_lines(lines: Iterable[str]) -> list[str]:
 def segments(lines: Iterable[str]) -> list[str]:
     """Return the sentences of an evaluation file, with typographic apostrophes made ASCII.
 
-    Entities such as `&amp;` are kept as in fairseq's script, because the published references have
-    them.
+    Entities such as `&amp;` are kept, as in fairseq's script, because the published references
+    contain them.
     """
     matches = (re.search(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>', line) for line in lines)
     return [match.group(1).replace("\u2019", "'") for match in matches if match]
@@ -174,7 +176,7 @@ def _lowered_tokens(text: ParallelText) -> ParallelText:
 
 
 def clean(text: ParallelText) -> ParallelText:
-    """Drop pairs with a side outside 1 to 175 tokens, or one side more than 1.5 times the other."""
+    """Keep pairs of 1 to 175 tokens per side whose lengths differ by a factor of at most 1.5."""
     pairs = enumerate(zip(text.source, text.target, strict=True))
     sizes = ((i, sorted(len(side.split()) for side in pair)) for i, pair in pairs)
     return text.pick([i for i, (a, b) in sizes if a >= 1 and b <= min(MAX_TOKENS, MAX_RATIO * a)])

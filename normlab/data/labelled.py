@@ -1,4 +1,4 @@
-"""Examples that have one class each, and the base class of their sources."""
+"""Labelled examples, and the base class of sources of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _Own = TypeVar("_Own", bound="Labelled")
 
 
 class Labelled(ABC):
-    """Examples and their class numbers, int64 [N]."""
+    """Examples that belong to one class each. `labels` are the class indices, int64 [N]."""
 
     labels: Int[np.ndarray, "N"]
 
@@ -37,16 +37,18 @@ class LabelledSource(DataSource, Generic[Examples]):
     """A source of labelled examples.
 
     Attributes:
-        label, origin: the name of the data in result tables, such as `CIFAR-10 (JPEG)`, and their
-            source in the record; both are set once `published` has returned.
-        unit: the plural noun for the examples, such as `pictures`, which is also the unit of a
-            run's budget.
-        classes: the names of the classes, in the order of their numbers.
-        valid_size: about how many published training examples to hold out for validation. The share
-            of each class is the same and rounded, so 200 of the digits are 199.
-        train_size: about how many of the remaining examples to train on, with the same share of
-            each class; None for all. Each size is drawn separately, so a smaller set is not a
-            subset of a larger one.
+        label: the name of the data in result tables, such as `CIFAR-10 (JPEG)`.
+        origin: where the data come from, for a run's record. Some sources set `label` and `origin`
+            only when `published` is called.
+        unit: the plural noun for the examples, such as `pictures`. It is also the unit of a run's
+            budget.
+        classes: the names of the classes, in the order of their indices.
+        valid_size: the approximate number of published training examples to hold out for
+            validation. The same fraction of each class is taken and rounded, so 200 holds out 199
+            of the digits.
+        train_size: the approximate number of the remaining examples to train on, with the same
+            fraction of each class; None for all. Each size is drawn separately, so a smaller set is
+            not a subset of a larger one.
     """
 
     label: str
@@ -65,7 +67,7 @@ class LabelledSource(DataSource, Generic[Examples]):
         """
 
     def splits(self) -> dict[str, Examples]:
-        """Return `train`, `valid` and `test`, where `valid` has the same share of each class.
+        """Return `train`, `valid` and `test`, with `valid` held out of the published `train`.
 
         Raises UserError if `valid_size` or `train_size` is out of range.
         """
@@ -85,7 +87,7 @@ class LabelledSource(DataSource, Generic[Examples]):
 
 
 def parted(examples: Examples, share: float, *, seed: int) -> tuple[Examples, Examples]:
-    """Draw a share of the examples of each class at random, and return them and the rest."""
+    """Split examples at random into a fraction `share` of each class, and the rest."""
     rng = np.random.default_rng([seed, len(examples)])
     picked = [
         rng.permutation(members)[: round(share * len(members))]

@@ -1,4 +1,4 @@
-"""Languages by code: `zh`, `zho_Hans`, `cmn` and `zh-CN` are one language in one script."""
+"""Looks up languages by code: `zh`, `zho_Hans`, `cmn` and `zh-CN` all mean the same language."""
 
 import re
 import unicodedata
@@ -26,7 +26,7 @@ _NOT_SPLIT_AT_SPACES = {
     **{"Tibt": ("TIBETAN",), "Java": ("JAVANESE",), "Bali": ("BALINESE",)},
     **{"Lana": ("TAI",), "Tale": ("TAI",), "Tavt": ("TAI",), "Talu": ("NEW",)},  # e.g. "TAI LE"
 }
-# a text's script is inferred from this many characters; they must contain this many letters
+# A text's script is inferred from its first `_SAMPLE` characters if `_FEWEST` or more are letters.
 _SAMPLE, _FEWEST = 20_000, 20
 _NO_LANGUAGE = ("und", "mul", "mis", "zxx")  # undetermined, several, uncoded, no language
 
@@ -49,7 +49,7 @@ class Language(NamedTuple):
 
     @property
     def bleu_tokenizer(self) -> Literal["13a", "zh", "char"]:
-        """The tokenizer of sacreBLEU for text in this language's script.
+        """The sacreBLEU tokenizer for text in this language's script.
 
         `zh` splits Chinese characters, `char` splits all characters, and `13a` splits at spaces and
         punctuation.
@@ -60,10 +60,10 @@ class Language(NamedTuple):
 
 
 def language_of(code: str, key: str) -> Language:
-    """Return the language of a code as in BCP 47, such as `pt`, `por`, `pt_BR` or `zho_Hans`.
+    """Return the language for a code in the style of BCP 47, such as `pt`, `pt_BR` or `zho_Hans`.
 
-    A region does not change the language. For an unknown code, raises UserError with the config key
-    `key`.
+    A region does not change the language. Raises UserError if the code is unknown; the error names
+    the config key `key`.
     """
     try:
         tag = Tag.get(standardize_tag(code, macro=True)).maximize() if tag_is_valid(code) else None
@@ -80,8 +80,8 @@ def language_of(code: str, key: str) -> Language:
 def check_script(lines: Sequence[str], language: Language, name: str) -> None:
     """Raise UserError if a text is not in its language's script and would be split wrongly.
 
-    This catches swapped files of two languages, and `kr`, which is Kanuri, not Korean. Scripts with
-    spaces between words are not distinguished, because they are all split in the same way.
+    This catches swapped files, and the code `kr`, which means Kanuri and not Korean. Scripts with
+    spaces between words are not told apart, because they are all split in the same way.
     """
     sample = "".join(islice(chain.from_iterable(lines), _SAMPLE))
     words = Counter(unicodedata.name(x, "").split(" ")[0] for x in sample if x.isalpha())
@@ -98,7 +98,7 @@ def check_script(lines: Sequence[str], language: Language, name: str) -> None:
 
 
 def _meant(code: str) -> str:
-    """Return a suggestion if the code is a country's: `cn` is China, whose language is `zh`."""
+    """Return a suggestion if the code is a country code: `cn` is China, whose language is `zh`."""
     if not re.fullmatch("[A-Za-z]{2}", code):
         return ""
     language = Tag.make(territory=code.upper()).maximize().language

@@ -1,9 +1,9 @@
 """Masked tokens for a masked language model (Devlin et al. 2019, section 3.1, appendix A.1).
 
 Of n tokens, max(share n, 1) are predicted on average. Because at least one is predicted, short
-sequences exceed their share (4 tokens at 0.15 have 0.25), and so do sequences whose first chosen
-word is longer than the share. Each chosen token, even in whole-word masking, is masked, replaced or
-kept independently of the others.
+sequences exceed the share (with a share of 0.15, a quarter of 4 tokens is predicted), and so do
+sequences whose first chosen word is longer than the share. Each chosen token, even in whole-word
+masking, is masked, replaced or kept independently of the others.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from normlab.data.encoded import offsets_of
 from normlab.errors import UserError
 
 NUMBERS_PER_TOKEN = 4
-"""A token has random numbers for its choice, rounding, its corruption and its substitute."""
+"""The random numbers per token, which decide its order, rounding, corruption and substitute."""
 
 
 class Masked(NamedTuple):
@@ -37,8 +37,8 @@ class Masked(NamedTuple):
 class Corruption:
     """How the tokens to predict are corrupted.
 
-    `split` has the shares of tokens that are replaced by `mask_id`, replaced by a random token of
-    `ordinary`, and kept. Raises UserError if the shares do not sum to 1.
+    `split` holds the fractions of them that are replaced by `mask_id`, replaced by a random id from
+    `ordinary`, and left unchanged. Raises UserError if the fractions do not sum to 1.
     """
 
     mask_id: int
@@ -64,7 +64,7 @@ def mask_tokens(
 ) -> Masked:
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
-    A sequence with any maskable token gets at least one label. `numbers` [B, P, NUMBERS_PER_TOKEN]
+    A sequence with a maskable token gets at least one label. `numbers` [B, P, NUMBERS_PER_TOKEN]
     are random, uniform in [0, 1). Words are chosen whole. `begins` [B, P] is True at a word's first
     token; if it is True everywhere, tokens are chosen one by one. Column 0 must be a special token,
     because its numbers are used for the whole sequence.
@@ -95,10 +95,12 @@ def _whole_words(
     order: np.ndarray,
     fit: np.ndarray,
 ) -> np.ndarray:
-    """Choose words of each row in ascending `order` [B, P], up to `targets` [B] tokens.
+    """Return the mask of the tokens chosen to be predicted, bool [B, P].
 
-    A word that fits only in part is chosen with a probability equal to that part, so that targets
-    are met on average. The first word is always chosen, even if it is longer than the target.
+    Whole words of each row are chosen in ascending `order` [B, P], up to `targets` [B] tokens. A
+    word that fits only in part is chosen with a probability equal to the fraction that fits, so
+    that targets are met on average. The first word is always chosen, even if it is longer than the
+    target.
     """
     # A special token ends a word, so the next token starts a word even if marked as a continuation.
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)

@@ -1,4 +1,4 @@
-"""Prepares a corpus of documents: its vocabulary, token ids and description, all cached."""
+"""Prepares a corpus of documents: builds and caches its vocabulary, token ids and description."""
 
 import hashlib
 import math
@@ -26,14 +26,14 @@ from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.errors import UserError
 
 DOCUMENTS_FORMAT = "normlab.documents/8"
-SAMPLE_BYTES = 100_000_000  # a vocabulary is learned from about this much of a longer text
-_DOCUMENTS = 1_000  # documents encoded at once
+SAMPLE_BYTES = 100_000_000  # size of the sample of a longer text that a vocabulary is learned from
+_DOCUMENTS = 1_000  # number of documents encoded at once
 _TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
 class PreparedDocuments:
-    """Documents ready to train on: one vocabulary, the encoded splits, and their description."""
+    """A corpus of documents, ready to train on. `description` goes into a run's record."""
 
     splits: dict[str, EncodedDocuments]
     tokenizer: DocumentTokenizer
@@ -43,11 +43,11 @@ class PreparedDocuments:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedDocuments":
-        """Rebuild the vocabulary from the file that a run keeps, which has no other text."""
+        """Rebuild the tokenizer from the file saved with a run, without any text."""
         return cls({}, DocumentTokenizer.of_text(vocabulary[_TOKENIZER]), description)
 
     def vocabulary(self) -> dict[str, str]:
-        """Return the content of the vocabulary's file, by the name of the file."""
+        """Return the content of the vocabulary file, keyed by the file's name."""
         return {_TOKENIZER: self.tokenizer.text()}
 
 
@@ -56,9 +56,9 @@ def prepare_documents(
 ) -> PreparedDocuments:
     """Tokenize, encode and describe a corpus, or load it from the cache.
 
-    The text may be larger than memory. The vocabulary is learned only from `train`. A document that
-    repeats an earlier document of any split is left out and counted. Raises UserError if a split is
-    missing or empty.
+    The text may be larger than memory. The vocabulary is learned only from `train`. Duplicates of
+    an earlier document, in the same or another split, are left out and counted. Raises UserError if
+    a split is missing or empty.
     """
     how = {"pieces": pieces, "lowercase": lowercase}
 
@@ -85,7 +85,7 @@ def prepare_documents(
 def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     """Write the documents of each split to `<split>.txt`, separated by blank lines.
 
-    Returns the number of repeated documents that were left out of each split.
+    Return the number of duplicate documents that were left out of each split.
     """
     hashes: set[bytes] = set()
     repeated, sizes = Counter[str](), Counter[str]()
@@ -106,8 +106,8 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
 def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dict[str, Any]:
     """Replace the text file of a split with its encoded arrays, and return their description.
 
-    Sentences without tokens (only control characters, for example) and documents with only such
-    sentences are left out. `lengths` counts tokens per sentence.
+    Sentences without tokens (for example, only control characters) are left out, and so are
+    documents that consist of such sentences. `lengths` is in tokens per sentence.
     """
     path = folder / f"{split}.txt"
     documents = blocks(iterate_lines(path))

@@ -1,4 +1,4 @@
-"""Prepares a parallel corpus: its vocabularies, token ids and description, all cached."""
+"""Prepares a parallel corpus: builds and caches its vocabularies, token ids and description."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from normlab.data.vocabulary import Tokenizer, join_pieces, moses_text, moses_to
 from normlab.errors import UserError
 
 PAIRS_FORMAT = "normlab.prepared/8"
-_PART = 10_000  # lines encoded at once
+_PART = 10_000  # number of lines encoded at once
 _SIDES = ("source", "target")
 
 
@@ -30,8 +30,9 @@ _SIDES = ("source", "target")
 class PreparedTranslation:
     """A parallel corpus ready to train on.
 
-    `texts` holds the sentences that `pairs` encodes, with the pieces of `bpe` text joined; they are
-    the references of scores. With a joint vocabulary, both tokenizers are the same object.
+    `texts` holds the sentences that `pairs` encodes, with the pieces of `bpe` text joined; its
+    targets are the references for scores. With a joint vocabulary, both tokenizers are the same
+    object.
     """
 
     pairs: dict[str, EncodedPairs]
@@ -46,13 +47,13 @@ class PreparedTranslation:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedTranslation":
-        """Rebuild the vocabularies from the files that a run keeps, which have no other text."""
+        """Rebuild the tokenizers from the files saved with a run, which include no text."""
         tokenizers = [Tokenizer.of_text(vocabulary[name]) for name in sorted(vocabulary)]
         form, languages = description["form"], description["languages"]
         return cls({}, {}, tokenizers[0], tokenizers[-1], form, languages, description)
 
     def vocabulary(self) -> dict[str, str]:
-        """Return the content of the vocabulary's file, or of one file per side, by file name."""
+        """Return the content of the vocabulary file or, if not joint, files, keyed by file name."""
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         sides = dict(zip(_SIDES, tokenizers, strict=True))
         if self.description["vocabulary"]["joint"]:
@@ -92,7 +93,7 @@ def prepare_translation(
     one per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
     (including the end mark), are left out and counted. Repeated pairs are only counted: in `train`
     the duplicates of an earlier pair, in other splits the pairs that also occur in `train`. Raises
-    UserError if a scored pair exceeds `max_length`.
+    UserError if a pair in a split other than `train` exceeds `max_length`.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -152,7 +153,7 @@ def _build_pairs(
 
 
 def _check_filled(languages: Sequence[str], splits: Mapping[str, ParallelText]) -> None:
-    """Raise UserError if a side of a split has no text, such as the references of a blind test."""
+    """Raise UserError if a split lacks one side, as a blind test set lacks references."""
     for split, text in splits.items():
         for language, lines in zip(languages, (text.source, text.target), strict=True):
             if not any(line.strip() for line in lines):
@@ -190,9 +191,10 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
 
 
 def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int) -> np.ndarray:
-    """Return the indices of pairs up to `max_length`. Raise UserError if a scored pair is longer.
+    """Return the indices of the pairs that have at most `max_length` tokens on each side.
 
-    `lines` (int64 [pairs]) are the pairs' line numbers in their files.
+    `lines` (int64 [pairs]) are the pairs' line numbers in their files. Raises UserError if a pair
+    in a split other than `train` is longer, or if all training pairs are.
     """
     short_enough = lengths.max(axis=1) <= max_length
     if not short_enough.all() and (split != "train" or not short_enough.any()):

@@ -1,8 +1,8 @@
 """English text from Python itself: help topics and docstrings of the standard library.
 
 A document is a help topic of `pydoc`, or all docstrings of a module in source order. Source files
-are parsed, never imported. Blocks of code, tables and grammars are left out, markup is removed, and
-only whole English sentences of the rest are kept (see `is_sentence`).
+are parsed, never imported. Blocks of code, tables and grammars are left out, and markup is removed.
+Of the rest, only whole English sentences are kept (see `is_sentence`).
 """
 
 import ast
@@ -38,11 +38,12 @@ _CODE = re.compile(
 
 @dataclass(kw_only=True, eq=False)
 class PydocCorpus(DocumentCorpus):
-    """The documentation of the running Python, of which `prose` keeps about 3 in 4 sentences.
+    """The documentation of the Python version that is running.
 
-    A paragraph that occurs in several documents is kept only in the first, because topics quote
-    each other. A hash of a document's name decides its split, so the split is the same in every
-    Python version. `valid_share` and `test_share` are the approximate shares held out.
+    `prose` keeps about 3 in 4 of its sentences. A paragraph that occurs in several documents is
+    kept only in the first, because help topics quote each other. A hash of a document's name
+    decides its split, so the split is the same in every Python version. `valid_share` and
+    `test_share` are the approximate fractions of documents held out.
     """
 
     data_dir: str | None = None
@@ -84,7 +85,7 @@ class PydocCorpus(DocumentCorpus):
 
 
 def _texts() -> Iterator[tuple[str, list[str]]]:
-    """Yield the name and the texts of each document, first the topics and then the modules."""
+    """Yield the name and the texts of each document, first help topics and then modules."""
     from pydoc_data.topics import topics
 
     for topic in sorted(topics):
@@ -94,7 +95,7 @@ def _texts() -> Iterator[tuple[str, list[str]]]:
 
 
 def _sources() -> dict[str, Path]:
-    """Return the source files of the standard library by module, without tests."""
+    """Return the source files of the standard library, except its tests, keyed by module."""
     root = Path(sysconfig.get_paths()["stdlib"])
     sources: dict[str, Path] = {}
     for name in sys.stdlib_module_names - {"pydoc_data"}:  # topics are read separately

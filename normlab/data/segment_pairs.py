@@ -1,9 +1,9 @@
 """Training examples of BERT (Devlin et al. 2019, section 3.1): two segments of whole sentences.
 
-- A document is cut into spans of consecutive sentences: as many as fit into one sequence, and with
-  pairs at least two. A single leftover sentence forms a span with the sentence before it, which is
-  then used twice. A share of the spans (BERT: a tenth) has a random, lower limit. No span crosses
-  the end of a document.
+- A document is cut into spans of consecutive sentences: as many as fit into one sequence, and at
+  least two with pairs. A single leftover sentence forms a span with the sentence before it, which
+  is then used twice. A fraction of the spans (in BERT a tenth) has a random, lower limit. No span
+  crosses the end of a document.
 - With pairs (`nsp`), a span is cut at a random sentence boundary into segments A and B. Half of the
   examples keep their B. The others get the B of an example from another document whose A has as
   many sentences and leaves about as much room, so that lengths do not give the label away. Several
@@ -53,7 +53,10 @@ class SegmentBatch(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One segment per example: `tokens` tokens from position `start` of the split, int64 [n]."""
+    """Segment A or B of each example: `tokens` tokens from position `start` of the split.
+
+    Both are int64 [n].
+    """
 
     start: np.ndarray
     tokens: np.ndarray
@@ -85,9 +88,10 @@ class Pairs:
     def batch(
         self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0
     ) -> SegmentBatch:
-        """Return the examples `indices` as padded arrays: `[CLS] A [SEP]` and, in pairs, `B [SEP]`.
+        """Return the examples at `indices`, padded: `[CLS] A [SEP]` and, in pairs, `B [SEP]`.
 
-        `data` is the split that the examples were drawn from; for `padding` see `width_of`.
+        `data` is the split that the examples were drawn from. Padding makes up at least a fraction
+        `padding` of the positions.
         """
         shape = (len(indices), width_of(self.lengths[indices], padding))
         ids = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
@@ -117,9 +121,9 @@ def segment_pairs(
 ) -> Pairs:
     """Return the examples of an epoch, which depend only on the arguments.
 
-    `documents` (int64 [documents + 1]) holds the index of each document's first sentence, `lengths`
-    (int64 [sentences]) the tokens per sentence (at least 1). `max_length` limits an example
-    including special tokens; a fraction `short_share` of the examples has a lower limit.
+    `documents` (int64 [documents + 1]) holds the index of each document's first sentence, and
+    `lengths` (int64 [sentences]) the number of tokens per sentence, at least 1. `max_length` limits
+    an example including special tokens; a fraction `short_share` of the examples has a lower limit.
     Raises UserError if `max_length` leaves no room for segments, or if pairs cannot be made.
     """
     longest = max_length - (MARKS if nsp else MARKS - 1)
@@ -164,7 +168,7 @@ class _Spans(NamedTuple):
         return self.end - self.first == 1
 
     def tokens(self, offsets: np.ndarray) -> np.ndarray:
-        """Return the tokens of each span, int64 [n], given the offsets of all sentences."""
+        """Return the number of tokens in each span, int64 [n], given all sentences' offsets."""
         return offsets[self.end] - offsets[self.first]
 
     def pick(self, indices: np.ndarray) -> "_Spans":
@@ -200,9 +204,10 @@ def _cut_spans(
     least: int,
     rng: np.random.Generator,
 ) -> _Spans:
-    """Cut documents into spans of at most `longest` tokens, a share of them with a lower limit.
+    """Cut documents into spans of at most `longest` tokens.
 
-    A span has at least `least` sentences if its document has that many.
+    A fraction `short_share` of the spans has a lower limit. A span has at least `least` sentences
+    if its document has that many.
     """
     sentences = len(offsets) - 1
     short = rng.random(sentences) < short_share
@@ -214,7 +219,7 @@ def _cut_spans(
 def _choose_labels(
     can_follow: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the spans that keep their B (bool [spans]) and the spans to use (ascending indices)."""
+    """Draw which spans keep their B (bool [spans]) and which are used (indices, ascending)."""
     able, lone = np.flatnonzero(can_follow), np.flatnonzero(~can_follow)
     if len(lone) > len(able):
         lone = rng.permutation(lone)[: len(able)]
@@ -270,10 +275,10 @@ def _assign_foreign_b(
 def _givers(order: np.ndarray, cut: _Cut) -> np.ndarray:
     """Return, for each example of `order`, an example whose B it can take, or -1.
 
-    It is the first example with a fitting B among the `TRIES` examples before it, from near to far,
-    and then among the `TRIES` examples after it. A B fits if it is from another document and has
-    room after the taker's A; any B fits a taker that is truncated anyway. Lone sentences have no B
-    to give.
+    That is the first example with a fitting B among the `TRIES` examples before it, from near to
+    far, and then among the `TRIES` examples after it. A B fits if it comes from another document
+    and there is room for it after the taker's A; if the taker is truncated anyway, any B from
+    another document fits. Lone sentences have no B to give.
     """
     document, room = cut.spans.document, cut.b_room
     needed = np.where(cut.truncated, 0, cut.b_wanted)

@@ -9,9 +9,10 @@ class DataSource(ABC):  # noqa: B024 - what a source must provide depends on its
     """A source that a task reads its data from."""
 
     def files(self) -> Mapping[str, Path] | None:
-        """Return the files that the data are read from, by name, or None if unknown before reading.
+        """Return the files that the data are read from, keyed by name.
 
-        Return {} if the config alone determines the data, because a program generates them or they
-        are published under the name in the config. Raises UserError if a file is missing.
+        Return None if the files are unknown until the data are read, and {} if the config alone
+        determines the data, because a program generates them or they are published under the name
+        in the config. Raises UserError if a file is missing.
         """
         return None

@@ -18,7 +18,7 @@ _ORIGINS = {"wine": "UCI, Wine", "cancer": "UCI, Breast Cancer Wisconsin (Diagno
 
 @dataclass(frozen=True)
 class FeatureTable(Labelled):
-    """Rows of unscaled features, and their class numbers."""
+    """Rows of unscaled features, and their class indices."""
 
     features: Float32[np.ndarray, "N F"]
     labels: Int[np.ndarray, "N"]
@@ -42,10 +42,10 @@ class TableSource(LabelledSource[FeatureTable]):
 
 @dataclass(kw_only=True, eq=False)
 class BundledTable(TableSource):
-    """The wine or cancer data that come with normlab (see `bundled`).
+    """The wine or breast cancer data that come with normlab (see `bundled`).
 
-    No split is published, so a third of each class is the test split, which is the same in every
-    run.
+    They come without a split, so a third of each class is the test split, which is the same in
+    every run.
     """
 
     name: Literal["wine", "cancer"]

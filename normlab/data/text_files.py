@@ -29,9 +29,10 @@ def read_lines(path: Path) -> list[str]:
 
 
 def iterate_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text file of at most `most` bytes, plain or `.gz`.
+    """Yield the lines of a UTF-8 text file, plain or `.gz`.
 
-    Raises UserError, with the file and the line, if the file cannot be read or is not UTF-8.
+    Raises UserError, with the file and the line, if the file cannot be read, is not UTF-8, or
+    unpacks to more than `most` bytes.
     """
     try:
         check_is_file(path)
@@ -85,7 +86,10 @@ def find_text(folder: Path, name: str) -> Path | None:
 
 
 def files_of(folder: Path, stems: Iterable[str], languages: Sequence[str]) -> dict[str, Path]:
-    """Return the files `{stem}.{language}[.gz]` by name, or raise UserError if one is missing."""
+    """Return the files `{stem}.{language}[.gz]`, keyed by name.
+
+    Raises UserError if one is missing.
+    """
     paths = [path for stem in stems for path in parallel_files(folder, stem, languages)]
     return {path.name: path for path in paths}
 
@@ -107,7 +111,7 @@ def parallel_files(folder: Path, stem: str, languages: Sequence[str]) -> list[Pa
 
 
 def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
-    """Read `{stem}.{language}[.gz]` of each language, or raise UserError if that fails."""
+    """Read `{stem}.{language}[.gz]` for both languages, or raise UserError if that fails."""
     paths = parallel_files(folder, stem, languages)
     return paired(paths, map(read_lines, paths))
 

@@ -52,7 +52,10 @@ class Windows:
     def batch(
         self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0
     ) -> TextBatch:
-        """Return the windows `indices` of the split `data` as padded arrays (see `width_of`)."""
+        """Return the windows at `indices` as padded arrays, given their split and `padding`.
+
+        Padding makes up at least a fraction `padding` of the positions.
+        """
         counts, lengths = self.tokens[indices], self.lengths[indices]
         shape = (len(indices), width_of(lengths, padding) + 1)
         whole = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)

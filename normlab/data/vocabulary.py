@@ -3,7 +3,8 @@
 Translation. `raw` text gets byte-pair encoding (Sennrich et al. 2016); spaces become a visible
 character and punctuation is split off, so that decoding restores the text (up to Unicode NFC).
 `tokenized` text gets the same encoding within space-separated words. `bpe` text is already
-segmented, so its vocabulary is the pieces of the training text, and decoding joins them at `@@ `.
+segmented, so its vocabulary consists of the pieces in the training text, and decoding joins them at
+`@@ `.
 
 Language models. `wordpiece` is BERT's (Devlin et al. 2019): punctuation is split off, `##` marks a
 piece that continues a word, and a word with a rare character becomes the unknown token. `bpe` is
@@ -34,10 +35,8 @@ PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
 LINE_BREAK = "\u2424"  # stands for a line break, because prepared text has one sentence per line
-SPACE, STAND_IN = (
-    "\u2581",
-    "\ufdd0",
-)  # the stand-in is a noncharacter, which Unicode reserves for programs
+# The stand-in is a noncharacter, a code point that Unicode reserves for use inside programs.
+SPACE, STAND_IN = "\u2581", "\ufdd0"
 # Characters of scripts without spaces between words: Thai to Burmese, Khmer, Tai, Balinese and
 # Javanese; Chinese and Japanese with their punctuation.
 _UNSPACED = (
@@ -45,17 +44,17 @@ _UNSPACED = (
     "\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 )
 _BETWEEN_UNSPACED = re.compile(f"(?<=[{_UNSPACED}]) (?=[{_UNSPACED}])")
-# A word with a joiner, as in Persian and Sinhala, or an accent that is a separate character, as in
-# Yoruba, at which Moses would split it.
+# A word that contains a joiner, as in Persian and Sinhala, or an accent that is a separate
+# character, as in Yoruba. Moses would split the word there.
 _JOINED = "[^\\W\u0300-\u036f]*[\u0300-\u036f\u200c\u200d][\\w\u0300-\u036f\u200c\u200d]*"
 MAX_ALPHABET = 1000  # distinct characters that WordPiece keeps, the most frequent first
 
 
 class _Vocabulary:
-    """A segmenter of the `tokenizers` library, whose `decode` skips the special ids in `hidden`.
+    """Base class of vocabularies, which wraps a segmenter of the `tokenizers` library.
 
     Encoding a text never yields special ids except the unknown id: `</s>` or `[MASK]` in a text is
-    read as ordinary text.
+    read as ordinary text. Decoding skips the special ids in `hidden`.
     """
 
     hidden: ClassVar[frozenset[int]]
@@ -67,7 +66,7 @@ class _Vocabulary:
         return self._segmenter.get_vocab_size()
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
-        """Decode ids to text, without padding and marks, but with unknown and masked tokens."""
+        """Decode ids to text, skipping padding and marks but not unknown or masked tokens."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
@@ -158,7 +157,7 @@ class DocumentTokenizer(_Vocabulary):
 
     @property
     def ordinary(self) -> range:
-        """The ids that are not special, from which substitutes of masked tokens are drawn."""
+        """The ids that are not special, from which substitutes for masked tokens are drawn."""
         return range(self.first_ordinary, len(self))
 
     def encode(self, sentences: Sequence[str]) -> list[tuple[list[int], list[bool]]]:
@@ -196,7 +195,7 @@ def _checked(segmenter: Segmenter, vocab_size: int) -> Segmenter:
 
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:
-    """Build the vocabulary of all pieces, most frequent first. `<unk>` is not a piece."""
+    """Build a vocabulary of all pieces in segmented text except `<unk>`, most frequent first."""
     normalizer = normalizers.NFC()
     words = (x for line in lines for x in normalizer.normalize_str(line).split(" "))
     counts = Counter(x for x in words if x not in ("", "<unk>"))
@@ -267,7 +266,7 @@ _TRAIN: Mapping[Pieces, Callable[[Sequence[str], int, bool], Segmenter]] = {
 
 
 def join_pieces(line: str) -> str:
-    """Join the pieces of already segmented text into words."""
+    """Join the pieces of a segmented line into words, by removing each `@@ `."""
     return (line + " ").replace("@@ ", "").removesuffix(" ")
 
 
@@ -276,8 +275,8 @@ def moses_tokens(
 ) -> list[str]:
     """Return each line as space-separated Moses tokens, HTML-escaped (`&apos;`) and in NFC.
 
-    Lines are put into NFC first, because Moses splits words at accents that are separate
-    characters. With `whole_words`, words are not split at joiners and other accents either.
+    Lines are converted to NFC first, because Moses splits words at accents that are separate
+    characters. With `whole_words`, words are not split at joiners or remaining accents either.
     """
     from sacremoses import MosesTokenizer  # importing it takes a third of a second
 

@@ -27,7 +27,7 @@ _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
 
 
 class Shard(NamedTuple):
-    """One of `size` parts that work is divided into, one per process."""
+    """A process's share of the work, which is divided into `size` parts, one per rank."""
 
     rank: int
     size: int
@@ -103,7 +103,7 @@ def lost_ranks_named() -> Iterator[None]:
 
 
 def world() -> Shard:
-    """Return this process's rank and the number of processes: 0 and 1 without a process group."""
+    """Return this process's rank and the number of processes, (0, 1) without a process group."""
     if dist.is_available() and dist.is_initialized():
         return Shard(dist.get_rank(), dist.get_world_size())
     return Shard(0, 1)

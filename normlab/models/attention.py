@@ -5,7 +5,7 @@ Dimensions: `B` sequences, `P` queries, `S` keys, `H` heads of width `K`, `D = H
 A placement or rule can add norms to each head's queries, keys and values, to the concatenated heads
 before the output projection, and to its output. `model.qk_norm` selects a published QK norm:
 
-    l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, initialized
+    l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per sub-layer, initialized
                to log2(n^2 - n) for sequences of n tokens (Henry et al. 2020, section 2)
     cosine     10 cos(q, k), with no learned scale (`qk_norm_scale` in x-transformers)
     ln         layer norm on each head's queries and keys, with 1 / sqrt(K) (Dehghani et al. 2023)
@@ -87,7 +87,7 @@ class AttentionCore(nn.Module):
 def visible_keys(
     query: Float[Tensor, "B H P K"], visible: Bool[Tensor, "..."] | None, causal: bool = False
 ) -> Bool[Tensor, "..."] | None:
-    """Return the mask of an `AttentionCore` called with these arguments."""
+    """Return the mask that `AttentionCore` applies when called with these arguments."""
     if not causal:
         return visible
     size = query.shape[-2]
@@ -95,7 +95,7 @@ def visible_keys(
 
 
 class HeadNorm(nn.Module):
-    """A norm over a head's width, shared by all heads. Each head is treated as a sequence."""
+    """A norm over a head's width, shared by all heads. Each head counts as a separate sequence."""
 
     def __init__(self, norm: nn.Module):
         super().__init__()
@@ -127,9 +127,10 @@ def _at(site: nn.Module | None, x: Tensor, tokens: Tokens) -> Tensor:
 class Attention(nn.Module):
     """Base class of self- and cross-attention: heads, core, output projection and inner norms.
 
-    `sites` maps names to norms, which are called with a tensor and its tokens: `q`, `k` and `v` on
-    the heads, `B H P K` (keys and values of a memory with the memory's tokens), `mix` on the
-    concatenated heads, `B P D`, after their gate, and `out` after the output projection.
+    `sites` maps names to norms, which are called with a tensor and its tokens: `q`, `k` and `v`
+    with the heads, `B H P K`; `mix` with the concatenated heads, `B P D`, after their gate; and
+    `out` with the result of the output projection. In cross-attention, `k` and `v` get the memory's
+    tokens.
     """
 
     sublayer: ClassVar[str] = "attention"
@@ -160,7 +161,7 @@ class Attention(nn.Module):
 
     @property
     def path(self) -> str:
-        """Where the sub-layer is, such as `encoder.0.self`; its core has the same path."""
+        """The path of the sub-layer in the model, such as `encoder.0.self`. Its core shares it."""
         return self.core.path
 
     @path.setter
@@ -291,7 +292,10 @@ class RMSNormByHead(RMSNorm):
         learn(self, "gains", torch.ones(heads, 1, dim), learned=True)
 
     def forward(self, x: Float[Tensor, "BH P K"], tokens: Tokens) -> Float[Tensor, "BH P K"]:
-        """Normalize each token and apply its head's gains. A sequence's heads are adjacent rows."""
+        """Normalize each token and apply its head's gains.
+
+        The heads of a sequence are adjacent rows of `x`.
+        """
         by_head = super().forward(x, tokens).unflatten(0, (-1, len(self.gains)))
         return (by_head * self.gains).flatten(0, 1).to(x.dtype)
 

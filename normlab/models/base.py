@@ -36,7 +36,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class TextToText(Spec):
-    """Token sequences as input and output, each with its own vocabulary; padding is `pad_id`.
+    """A token sequence as input and one as output, each with its own vocabulary.
 
     `longest` is the length of the task's longest sequence in tokens.
     """
@@ -91,7 +91,7 @@ class ModelArchitecture(ABC):
     """Architecture settings of a model.
 
     `takes` lists the kinds of spec that the model accepts. If a model ignores the placement,
-    `own_norms` is a phrase that says where its norms are.
+    `own_norms` is a clause that says where its norms are, for error messages.
     """
 
     takes: ClassVar[type[Spec] | tuple[type[Spec], ...]]
@@ -128,12 +128,12 @@ class StackArchitecture(ModelArchitecture):
         init: initial weights of all linear layers and embeddings: `xavier`, or `normal` with
             standard deviation 0.02 (learned positions 0.01), times the factor that the placement
             gives to some layers.
-        score_cap: the cap c, which turns attention scores into `c tanh(score / c)` (Gemma 2); None
+        score_cap: the cap c of attention scores, which become `c tanh(score / c)` (Gemma 2); None
             for no cap.
         logit_cap: the same for the output layer's logits.
         attention_gate: whether each head's output, or each value of it, is multiplied by a sigmoid
             of the sub-layer's input (see `attention`).
-        qk_norm: the norm on each head's queries and keys (see `attention`), with `qk_eps`.
+        qk_norm: the norm on each head's queries and keys (see `attention`). Its eps is `qk_eps`.
         qk_length: the sequence length that sets the initial scale of `qk_norm=l2`.
         fixnorm: whether token embeddings are normalized to unit length at input and output, and
             multiplied by sqrt(dim) at the input (Nguyen and Salazar 2019, section 2.2).
@@ -232,9 +232,9 @@ class Fold(NamedTuple):
 
 
 def sublayer(module: nn.Module) -> str | None:
-    """Return the kind of a sub-layer that probes measure, such as "attention", or None.
+    """Return a module's kind of sub-layer, such as "attention", or None if it is not a sub-layer.
 
-    The module's class declares its kind as `sublayer`; other modules have none. A sub-layer is
+    Its class declares the kind as `sublayer`, and probes measure each sub-layer. A sub-layer is
     called like the modules of an `Anatomy` and returns values, or a tuple of values and states. Its
     parameters are counted under this kind, except parameters of norms and embeddings.
     """
@@ -271,7 +271,7 @@ class GeneratesText(nn.Module, ABC):
 
     @abstractmethod
     def start_decoding(self, count: int, *, max_length: int) -> Decoding:
-        """Start decoding `count` sequences. If a norm needs it, each step re-runs the prefix."""
+        """Start decoding `count` sequences. Each step re-runs the prefix if a norm requires it."""
 
     def decode_step(self, ids: Int[Tensor, "N"], state: Decoding) -> Float[Tensor, "N V"]:
         """Append one token to each sequence and return the logits of the next token."""

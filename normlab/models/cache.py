@@ -1,9 +1,10 @@
 """Decoding one token at a time, with cached keys and values or by re-running the prefix.
 
 There are `N = G W` hypotheses, `W` for each of `G` sentences. All hypotheses of a sentence are
-queries of one attention call. Keys and values are written once into a preallocated buffer and never
-moved. When the beam drops hypotheses, only the lineage changes. It records which of the sentence's
-keys belong to each hypothesis's own history, and each hypothesis attends only to these keys.
+queries of one attention call. Keys and values are written into a preallocated buffer, which is
+copied only to remove finished sentences. When the beam drops hypotheses, only the lineage changes.
+It records which of the sentence's keys belong to each hypothesis's own history, and each hypothesis
+attends only to these keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from normlab.norms.tokens import Tokens
 
 
 class Lineage:
-    """Records the beam slot that each hypothesis descends from, for every position so far."""
+    """Records, for every position so far, the beam slot that each hypothesis descends from."""
 
     def __init__(self, width: int):
         self.width = width
@@ -25,7 +26,7 @@ class Lineage:
         """Whether each key belongs to a hypothesis's own history, or None if all keys do."""
 
     def extend(self, ids: Int[Tensor, "N"]) -> None:
-        """Add the next position, with tokens `ids`."""
+        """Add the next position, at which the hypotheses have the tokens `ids`."""
         if self.width == 1:
             return
         every = torch.arange(self.width, device=ids.device)
@@ -73,7 +74,7 @@ class LayerCache:
         key: Float[Tensor, "N H 1 K"],
         value: Float[Tensor, "N H 1 K"],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Append a position; return its queries, all keys and values, and the attention mask."""
+        """Append a position. Return its queries, all keys and values, and the attention mask."""
         width = self.lineage.width
         query, key, value = (_side_by_side(heads, width) for heads in (query, key, value))
         if self.used == 0:

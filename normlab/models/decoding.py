@@ -1,9 +1,10 @@
 """Greedy search, beam search and sampling, using a model's `decode_step`.
 
 Search follows fairseq. The score of a finished hypothesis is its log-probability divided by
-length ** length_penalty, where the length includes the end-of-sentence token. A sentence is done
-once `beam` hypotheses have ended, or at the length limit. Only the best `beam` candidates of a step
-may end. Greedy search is a beam of one. Finished sentences are removed from the batch.
+`length ** length_penalty`, where the length includes the end-of-sentence token. A sentence is done
+once `beam` hypotheses have ended, or at the length limit. In each step, only a sentence's best
+`beam` candidates may end. Greedy search is beam search with `beam=1`. Finished sentences are
+removed from the batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,7 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A decoded sentence: token ids without the end-of-sentence token, and the score."""
+    """A decoded sentence: its token ids without the end-of-sentence token, and its score."""
 
     tokens: list[int]
     score: float
@@ -86,11 +87,11 @@ def search(
 
 
 class _Beams:
-    """The hypotheses of a batch: `beam` for each sentence in `alive`, and the ended ones.
+    """The hypotheses of a batch: `beam` unfinished ones per sentence, and the finished ones.
 
-    Each unfinished sentence has a group of `beam` rows; `alive` has its index in the batch.
-    `tokens` has the tokens of each row, `last` its last token, and `scores` its score, by group and
-    rank.
+    Each unfinished sentence is a group of `beam` rows, one per hypothesis. `alive` holds the
+    group's index in the batch, `tokens` the tokens of each row, `last` its last token, and `scores`
+    [groups, beam] its log-probability. `finished` lists the ended hypotheses of each sentence.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class _Beams:
         self.last = torch.full((sentences * beam,), special.bos, device=device)
 
     def end(self, best: "_Best", length_penalty: float) -> None:
-        """Keep the hypotheses that end among the `beam` best extensions of each sentence."""
+        """Record the hypotheses that end among each sentence's `beam` best extensions."""
         totals, parents, words = best
         ends = words == self.eos
         ends[:, self.beam :] = False
@@ -122,7 +123,7 @@ class _Beams:
         return [g for g, sentence in pairs if len(self.finished[sentence]) < self.beam]
 
     def extend(self, best: "_Best", state: Any) -> None:
-        """Extend the unfinished sentences by their best candidates that do not end, best first."""
+        """Drop finished sentences, and extend the others by their best candidates that go on."""
         totals, parents, words = best
         order = (words == self.eos).long().argsort(dim=1, stable=True)[:, : self.beam]
         self.scores, last = totals.gather(1, order), words.gather(1, order)
@@ -152,9 +153,10 @@ def _best(
     banned: Sequence[int],
     only: int | None,
 ) -> tuple[Float[Tensor, "G C"], Int[Tensor, "G C"], Int[Tensor, "G C"]]:
-    """Return total scores, parent hypotheses and tokens of each sentence's `count` best extensions.
+    """Return the scores, parents and tokens of each sentence's `count` best extensions.
 
-    Tokens in `banned` are excluded. If `only` is not None, it is the only token allowed.
+    A parent is the rank of the hypothesis that is extended. Tokens in `banned` are excluded. If
+    `only` is not None, it is the only token allowed.
     """
     chances = logits.float().log_softmax(-1)
     if only is None:
@@ -176,7 +178,7 @@ class SamplingSettings:
     Attributes:
         max_tokens: the maximum number of tokens to generate.
         temperature: divides the logits before the softmax; 0 always picks the most likely token.
-        top_k: number of most likely tokens to sample from; None for all tokens.
+        top_k: number of most likely tokens to sample from, or None for all tokens.
     """
 
     max_tokens: int
@@ -205,8 +207,9 @@ def continuation(
 ) -> Iterator[int]:
     """Yield the tokens that continue `prompt`, one at a time.
 
-    Stops before `eos_id`, or once `max_positions` are used up. Token ids in `special` are never
-    sampled. `model` must be in eval mode and have `start_decoding` and `decode_step`.
+    Stops when `eos_id` is drawn (without yielding it), after `settings.max_tokens` tokens, or once
+    `max_positions` are used up. Token ids in `special` are never sampled. `model` must be in eval
+    mode and have `start_decoding` and `decode_step`.
     """
     device = next(model.parameters()).device
     random = torch.Generator().manual_seed(seed)

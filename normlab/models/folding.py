@@ -76,11 +76,11 @@ def _set_bias(product: nn.Linear | nn.Conv2d, bias: Tensor) -> None:
 
 @torch.no_grad()
 def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-    """Return a norm's scale and shift per feature in float64, or None if it is no fixed affine map.
+    """Return a norm's scale and shift per feature in float64, or None if it cannot be folded.
 
-    They are computed from the norm f in eval mode: the shift is f(0), and the scale is f(1) - f(0).
-    Random inputs check that f is this map. Return None for norms that are not `foldable` or that
-    read other tokens of the batch.
+    For the norm f in eval mode, the shift is f(0) and the scale is f(1) - f(0). Random inputs check
+    that f is this affine map. Norms that are not `foldable`, or that read other tokens of the
+    batch, are not folded.
     """
     by_row = isinstance(norm, RunningNorm) and norm.pool.rows > 1
     if norm.training or not norm.foldable or not norm.incremental or by_row:

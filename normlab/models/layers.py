@@ -71,7 +71,7 @@ class Linear(nn.Linear):
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Replace the weights by the centered ones, for inference."""
+        """Replace the weights with the effective ones, for inference."""
         self.weight.copy_(self.rows)
         self.centered = False
 
@@ -119,7 +119,7 @@ class Embedding(nn.Embedding):
 
     @property
     def table(self) -> Tensor:
-        """The embedding matrix as the model uses it, with unit-length rows if `unit`."""
+        """The embedding matrix as the model uses it, with rows of unit length if `unit` is set."""
         return F.normalize(self.weight, dim=-1) if self.unit else self.weight
 
     def forward(self, input: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class Embedding(nn.Embedding):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw from a normal distribution, or from U(-0.01, 0.01) if `unit`."""
+        """Draw from a normal distribution, or from U(-0.01, 0.01) if `unit` is set."""
         if self.unit:  # as in the paper, because short vectors change direction faster
             values = torch.empty_like(self.weight, device="cpu")
             self.weight.copy_(values.uniform_(-0.01, 0.01, generator=generator))
@@ -174,8 +174,8 @@ def position_table(
 class InputEmbedding(nn.Module):
     """The input embedding: scale * E[token] + position (0 at padding), then norm and dropout.
 
-    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is an argument,
-    so that several stacks can share it. `positions` is None if no position vectors are added.
+    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is passed in, so
+    that several stacks can share it. `positions` is None if no position vectors are added.
     """
 
     def __init__(
@@ -305,7 +305,8 @@ def initialize(model: nn.Module, seed: int) -> None:
     Other modules, such as most norms, keep the parameters they were built with.
 
     Raises:
-        TypeError: a plain torch layer drew its parameters from torch's global generator.
+        TypeError: a layer of torch has parameters but no `initialize` method, so they were drawn
+            from torch's global generator.
     """
     for name, module in model.named_modules():
         if isinstance(module, Drawn):

@@ -55,8 +55,8 @@ class RecurrentArchitecture(CellShape, ModelArchitecture):
         initial_noise: standard deviation of the noise on the initial hidden state in training; 0
             for none. Without noise all sequences start from the same state, so batch norm has no
             variance to divide by in the first steps (Cooijmans et al. 2017, section 5.2).
-        read: the part of an image that one step reads: a pixel (row by row), a row, or a pixel (in
-            a fixed random order).
+        read: the part of an image that one step reads: a pixel, row by row (`pixels`); a whole row
+            (`rows`); or a pixel, in a fixed random order (`permuted`).
         permutation_seed: seed of the pixel order of `read=permuted`, which is the same in every
             run.
         dropout: dropout rate on each layer's output (Zaremba et al. 2014).
@@ -157,7 +157,7 @@ class Recurrent(Stack):
         return all(cell.incremental for cell in self.cells)
 
     def begin(self, x: Tensor, count: int) -> list[State]:
-        """Return the initial states of `count` sequences, on the device and in the dtype of `x`."""
+        """Return the initial states of `count` sequences, with the device and dtype of `x`."""
         states = [cell.begin(x, count) for cell in self.cells]
         if self.noise is not None:
             states = [(self.noise(hidden), *rest) for hidden, *rest in states]

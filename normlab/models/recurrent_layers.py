@@ -38,7 +38,11 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One time step: the norms' tokens, and which sequences have not ended (None: all)."""
+    """One time step of a batch.
+
+    `tokens` are passed to the norms. `running` is True for sequences that have not ended, or None
+    if none has ended.
+    """
 
     tokens: Tokens
     running: Bool[Tensor, "B 1 1"] | None
@@ -67,7 +71,8 @@ class CellShape:
         norm_shifts: whether the input and hidden norms learn a shift in addition to the bias.
         gain: factor on the norms' initial gains; None means 0.1 for norms that pool over the batch
             (Cooijmans et al. 2017, section 5.1), otherwise 1.
-        recurrent_init: `orthogonal` for every block, or `identity` for the candidate's block.
+        recurrent_init: initial recurrent weights: orthogonal in every block, except that with
+            `identity` the candidate's block is the identity matrix.
         learned_start: whether the initial state is learned, starting at 0 (Cooijmans et al. 2017,
             section 5); otherwise it is fixed at 0.
     """
@@ -89,7 +94,7 @@ class LstmShape(CellShape):
 
 @dataclass(frozen=True)
 class CellNorms:
-    """Builds the norms of one recurrent layer by name, and sets them up for recurrence."""
+    """Builds the norms of one recurrent layer, and sets them up for recurrence."""
 
     norms: Norms
     shape: CellShape
@@ -97,8 +102,9 @@ class CellNorms:
 
     @torch.no_grad()
     def required(self, place: str, dim: int) -> Norm:
-        """Build the norm for a place, and set its initial gain, its shift and `by_position`.
+        """Build the norm for a place in the layer, and configure it for recurrence.
 
+        Sets its initial gain and `by_position`, and removes its shift if the bias replaces it.
         Raises UserError if the norm would always output its bias.
         """
         norm = self.norms.required(f"{self.path}.{place}", dim)
@@ -168,10 +174,10 @@ class RecurrentCell(nn.Module, ABC):
 
     @abstractmethod
     def step(self, u: Float[Tensor, "B 1 G"], state: State, tokens: Tokens) -> State:
-        """Return the next state, given the normalized input product `u` of one position."""
+        """Return the next state, given `u`, the normalized input product at one position."""
 
     def begin(self, x: Tensor, count: int) -> State:
-        """Return the initial state of `count` sequences, on the device and in the dtype of `x`."""
+        """Return the initial state of `count` sequences, with the device and dtype of `x`."""
         if self.start is not None:
             return tuple(self.start.to(x).expand(-1, count, -1, -1))
         return tuple(x.new_zeros(count, 1, self.shape.dim) for _ in range(self.states))
@@ -218,7 +224,7 @@ class RecurrentCell(nn.Module, ABC):
         for block in self.input_weight.chunk(self.blocks):
             xavier_(block, generator)
         for number, block in enumerate(self.hidden_weight.chunk(self.blocks)):
-            orthogonal_(block, generator)  # always drawn: other blocks get the same values
+            orthogonal_(block, generator)  # always drawn, so that other blocks get the same values
             if self.shape.recurrent_init == "identity" and number == self.blocks - 1:
                 nn.init.eye_(block)
 
@@ -291,7 +297,10 @@ class _Candidate(nn.Module):
 
 
 class Gru(RecurrentCell):
-    """A gated recurrent unit (Cho et al. 2014); the reset gate follows the product, as in torch."""
+    """A gated recurrent unit (Cho et al. 2014).
+
+    As in torch, the reset gate is applied after the product with the hidden weights.
+    """
 
     blocks: ClassVar[int] = 3
 

@@ -2,10 +2,10 @@
 
     f_j = base^(-2j/K),  j < K/2        pair j of a head at position t is rotated by the angle t f_j
 
-Lengths stay the same, and the score of a query and a key depends only on the difference of their
-positions. Pair j consists of features j and j + K/2 (`halves`: GPT-NeoX, transformers) or 2j and 2j
-+ 1 (`interleaved`: the paper, LLaMA). Both are the same up to the order of the rows of the query
-and key projections.
+Vectors keep their length, and the score of a query and a key depends only on the difference of
+their positions. Pair j consists of features j and j + K/2 (`halves`: GPT-NeoX, transformers) or
+2j and 2j + 1 (`interleaved`: the paper, LLaMA). The two differ only in the order of the rows of the
+query and key projections.
 """
 
 from typing import Literal

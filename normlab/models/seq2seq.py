@@ -1,8 +1,8 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, with any norm and placement.
 
-Layer, stack and model follow in this order. The placement builds the residual around each
-sub-layer. Each tensor is passed with its own tokens, so a norm on the target cannot be given the
-source's padding mask.
+The file defines a layer, then a stack, then the model. The placement builds the residual around
+each sub-layer. Each tensor is passed with its own tokens, so a norm on the target cannot be given
+the source's padding mask.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ Sharing = Literal["all", "target", "none"]
 
 
 class Branch(NamedTuple):
-    """A sub-layer with its place, its residual connection and its first linear layers.
+    """A sub-layer with its place, its residual connection and its `readers`.
 
     `readers` are the linear layers that read the sub-layer's input.
     """
@@ -103,7 +103,7 @@ class Layer(nn.Module):
             linear.centered = any(norm.center_weights for norm in norms)
 
     def folds(self) -> Sequence[Fold]:
-        """Return the norms that only the first linear layers of their branch read."""
+        """Return the norms whose output is read only by the first linear layers of a branch."""
         return [
             Fold(branch.residual, branch.residual.branch_norm, into=branch.readers)
             for branch in self.branches
@@ -115,8 +115,8 @@ class TransformerStack(Stack):
     """An encoder or a decoder: embedding, opening, layers and final norm.
 
     A decoder is causal and has cross-attention if there is an encoder. `embedding` must have the
-    attributes `norm` and `max_positions`. `other` is the number of layers in the other stack, or 0
-    if there is none.
+    attributes `norm` and `max_positions`. `other` is the number of layers in the model's other
+    stack, or 0 if there is none.
     """
 
     def __init__(

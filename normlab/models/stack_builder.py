@@ -85,12 +85,12 @@ class StackBuilder:
         )
 
     def positions(self, count: int) -> Sinusoids | Embedding | None:
-        """Build the position vectors, with half the tokens' deviation for `init=normal` (GPT-2)."""
+        """Build the position vectors, with half the tokens' deviation if `init=normal` (GPT-2)."""
         half = None if self.deviation is None else self.deviation / 2
         return position_table(self.sizes.positions, count, self.sizes.dim, half)
 
     def output(self, count: int, *, bias: bool = False) -> OutputLayer:
-        """Build an output layer, not tied to an embedding, for `count` tokens or classes."""
+        """Build an untied output layer for `count` tokens or classes."""
         return OutputLayer(self.sizes.dim, count, bias=bias, deviation=self.deviation)
 
     def vectors(self, count: int) -> Embedding:

@@ -52,7 +52,7 @@ class TextArchitecture(StackArchitecture):
         return kind(self, spec, StackBuilder(self, placement, norms))
 
     def stack(self, spec: Text, builder: StackBuilder) -> TransformerStack:
-        """Build the stack with its token embedding: a decoder if `spec.causal`, else an encoder."""
+        """Build a decoder if `spec.causal`, otherwise an encoder, with its token embedding."""
         tokens = builder.tokens(spec.vocab, spec.pad_id)
         name = "decoder" if spec.causal else "encoder"
         entry = builder.embedding(name, tokens, scaled=self.scale_embeddings)
@@ -119,7 +119,7 @@ class MaskedLM(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B P"], tokens: Tokens, segments: Int[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
-        """Return the encoder's output; `segments` is 0 for tokens of the first segment, else 1."""
+        """Return the encoder's output. `segments` is 0 in the first segment and 1 in the second."""
         return self.encoder(ids, tokens, added=self.segments(segments))
 
     def token_logits(

@@ -30,7 +30,7 @@ class ViTArchitecture(StackArchitecture):
     Attributes:
         num_layers: number of layers in the encoder.
         patch: side of a patch in pixels.
-        pool: whether the classifier's input is the mean over patches or an extra class token.
+        pool: the classifier's input: the mean over patches, or the output at an extra class token.
     """
 
     takes = Image
