@@ -19,7 +19,7 @@ from typing import Any
 
 from normlab.formats import pipes
 from normlab.inspection.model.built_model import model_from_overrides
-from normlab.inspection.model.layer_gradients import gradients
+from normlab.inspection.model.gradients import gradients
 from normlab.records.files import atomic_write
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import DARK, LIGHT, styles_of

@@ -21,7 +21,7 @@ from normlab.claim_checks.inputs import (
 from normlab.claims.evidence import CheckFinding
 from normlab.errors import UserError
 from normlab.findings.relative_change import percent, relative_change
-from normlab.inspection.model.batch_mate_sets import (
+from normlab.inspection.model.batch_mates import (
     MATES,
     SentenceOutputs,
     attention_weights,

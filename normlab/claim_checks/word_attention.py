@@ -9,7 +9,7 @@ from torch import Tensor
 
 from normlab.claim_checks.inputs import LENGTH, SEED, WIDTH, draw_normal, new_norm
 from normlab.inspection.examples.articles import WORD_WIDTHS, WORDS_WITH_999
-from normlab.inspection.model.injected_outlier import SATURATED
+from normlab.inspection.model.outlier import SATURATED
 from normlab.inspection.norm.norm_calls import run
 from normlab.norms.make import make_norm
 

@@ -12,6 +12,8 @@ The articles' numbers are in `examples/`. `questions.py` finds the questions in 
 Here, a model's task, stacks and norms are known: questions use the task's examples and losses, are
 answered for each stack, and also ask about batch statistics. `normlab.any_model` knows only a
 module and a batch; it asks whether outputs depend on padding, other examples or later positions,
-and searches for the module at fault. `normlab.claim_checks` decides claims with the measurements
+and searches for the module at fault. From it come only `skip` and `quantized`, which change any
+model, and `loss_rise` with its limit, so that both packages judge running statistics alike.
+`normlab.claim_checks` decides claims with the measurements
 of `norm/` and `model/`.
 """

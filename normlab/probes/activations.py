@@ -283,7 +283,7 @@ class AttentionWeights(Probe):
         super().attach(model)
         for name, (_, residual) in sites(model, ("residual",)).items():
             if name in self.sites:  # only the residual connection knows which queries are real
-                residual.register_forward_pre_hook(self._enter)
+                self._hooks.append(residual.register_forward_pre_hook(self._enter))
 
     def _enter(self, _: nn.Module, args: tuple[Any, ...]) -> None:
         if self.watching:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from normlab.norms.tokens import Tokens
 from normlab.probes.sites import ABSENT, ModuleCall, Site, recurrent_norms, sites
@@ -91,6 +92,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         self._pending: list[Values] = []
         self._packed: list[tuple[list[list[str]], Tensor]] = []
         self._totals: dict[str, tuple[float, int, float]] = {}  # sum, count and maximum per metric
+        self._hooks: list[RemovableHandle] = []
 
     # Methods that probes override
 
@@ -125,9 +127,16 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         candidates = sites(model, self.kinds).items()
         self.sites = {name: site for name, site in candidates if self.applies(site.module)}
         for name, (_, module) in self.sites.items():
-            module.register_forward_hook(self._hook(name, joined=module in stepwise))
+            hook = self._hook(name, joined=module in stepwise)
+            self._hooks.append(module.register_forward_hook(hook))
         if self.kinds and not self.sites:
             self.why_not = self.absent or ABSENT[self.kinds[0]]
+
+    def detach(self) -> None:
+        """Remove the hooks that `attach` registered."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
 
     def _hook(self, site: str, *, joined: bool) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

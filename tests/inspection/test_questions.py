@@ -12,8 +12,16 @@ from normlab.inspection.questions import entry, questions
 
 def test_each_question_of_a_file_is_found():
     files = [p.read_text("utf-8") for p in Path(module.__file__).parent.rglob("[a-z]*.py")]
-    asked = sum(text.count("\n@question(") + text.count("\n@probed(") for text in files)
+    asked = sum(text.count("\n@question(") for text in files)
     assert sum(len(questions(kind)) for kind in ("model", "norm", "card")) == asked
+
+
+def test_a_question_about_a_model_or_a_card_is_in_the_file_of_its_name():
+    shared = {"held_out_probes", "short_runs"}
+    files = {
+        each.name: each.ask.__module__.rpartition(".")[2] for each in questions("model", "card")
+    }
+    assert {name: file for name, file in files.items() if file not in shared | {name}} == {}
 
 
 def test_questions_are_found_by_name_and_the_error_for_an_unknown_name_lists_all():

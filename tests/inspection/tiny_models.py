@@ -10,7 +10,7 @@ import torch
 
 from normlab.config.registry import option_names
 from normlab.findings.finding import Finding
-from normlab.inspection.model import batch_mate_sets, padding_shares, running_statistics
+from normlab.inspection.model import batch_mates, padding, statistics
 from normlab.inspection.model.built_model import BuiltModel, model_from_overrides
 from normlab.norms.make import make_norm
 from normlab.norms.running import running_norms
@@ -97,8 +97,8 @@ def examined(about: BuiltModel, ask: Callable[[BuiltModel], Finding]) -> Finding
 
 def ask_about_few_sentences(patch):
     """Let the questions use only a few sentences."""
-    patch.setattr(batch_mate_sets, "SETS", 3)
-    patch.setattr(padding_shares, "SHARES", FEW_SHARES)
-    patch.setattr(padding_shares, "SENTENCES", 8)
-    patch.setattr(running_statistics, "SENTENCES", 40)
-    patch.setattr(running_statistics, "RECALIBRATION_BATCHES", 6)
+    patch.setattr(batch_mates, "SETS", 3)
+    patch.setattr(padding, "SHARES", FEW_SHARES)
+    patch.setattr(padding, "SENTENCES", 8)
+    patch.setattr(statistics, "SENTENCES", 40)
+    patch.setattr(statistics, "RECALIBRATION_BATCHES", 6)

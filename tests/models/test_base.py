@@ -5,10 +5,10 @@ import torch
 import torch._dynamo
 from torch import nn
 
-from normlab.inspection.model import batch_mate_sets
+from normlab.inspection.model import batch_mates
 from normlab.inspection.model.built_model import model_from_overrides
-from normlab.inspection.model.gradient_leak import leak
-from normlab.inspection.model.injected_outlier import outlier
+from normlab.inspection.model.leak import leak
+from normlab.inspection.model.outlier import outlier
 from normlab.models.base import stacks
 from normlab.training.build import make_fast
 from tests.inspection.tiny_models import examined
@@ -46,12 +46,10 @@ def test_the_fast_path_is_refused_for_a_model_without_blocks():
 
 @pytest.mark.parametrize("norm", ["bn", "ln"])
 def test_the_output_for_an_image_depends_on_other_images_only_with_batch_norm(norm, monkeypatch):
-    monkeypatch.setattr(batch_mate_sets, "SETS", 3)
+    monkeypatch.setattr(batch_mates, "SETS", 3)
     subject, name = subject_for(*RESNET, f"norm={norm}"), "network"
     assert list(stacks(subject.model)) == [name]
-    leaked, moved = (
-        examined(subject, which).values for which in (leak, batch_mate_sets.batch_mates)
-    )
+    leaked, moved = (examined(subject, which).values for which in (leak, batch_mates.batch_mates))
     over_batch = norm == "bn"
     assert leaked["training"][name]["own"] > 0
     assert (leaked["training"][name]["others"] > 1e-6) == over_batch

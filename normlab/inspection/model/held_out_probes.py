@@ -1,13 +1,13 @@
-"""Probes of a trained model, run on one fixed batch of held-out examples."""
+"""Questions that probes answer, on one fixed batch of held-out examples."""
 
-import copy
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from normlab.config.instantiation import instantiate
 from normlab.config.registry import option_settings
@@ -40,37 +40,37 @@ class ProbeAnswer(NamedTuple):
         return next(iter(self.board.values()), None)
 
 
-Answer = Callable[[Places], ProbeAnswer]
+def finding_of_probe(
+    built: BuiltModel, name: str, answer: Callable[[Places], ProbeAnswer]
+) -> Finding:
+    """Run a batch of held-out examples with the named probe, and answer from its metrics.
 
-
-def probed(name: str) -> Callable[[Answer], Callable[[BuiltModel], Finding]]:
-    """Register a question that a function answers from the metrics of the named probe.
-
-    The probe watches a copy of the model in eval mode, on a batch that is the same for all runs
-    with the same data.
+    The model is in eval mode, and the batch is the same for all runs with the same data.
     """
+    probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
+    with attached(probe, built.model), torch.no_grad():
+        if probe.why_not:
+            return Finding.none(probe.why_not)
+        batch = built.batch("valid", held_out(built))
+        probe.before_forward(0)
+        built.losses(batch)
+        by_place = probe.collect()
+    places = {
+        place: {metric: float(x) for metric, x in of.items()} for place, of in by_place.items()
+    }
+    if not places:
+        return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
+    return _finding(answer(places), places, batch.tokens)
 
-    def register(answer: Answer) -> Callable[[BuiltModel], Finding]:
-        @question(name, of="model", trained=True)
-        @wraps(answer)
-        @torch.no_grad()
-        def ask(built: BuiltModel) -> Finding:
-            probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
-            model = copy.deepcopy(built.model)  # the probe's hooks are never removed
-            probe.attach(model)
-            if probe.why_not:
-                return Finding.none(probe.why_not)
-            batch = built.batch("valid", held_out(built))
-            probe.before_forward(0)
-            built.losses(batch, model)
-            places = {k: {n: float(x) for n, x in of.items()} for k, of in probe.collect().items()}
-            if not places:
-                return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
-            return _finding(answer(places), places, batch.tokens)
 
-        return ask
-
-    return register
+@contextmanager
+def attached(probe: Probe, model: nn.Module) -> Iterator[None]:
+    """Attach a probe to a model, and detach it at the end."""
+    probe.attach(model)
+    try:
+        yield
+    finally:
+        probe.detach()
 
 
 def _finding(answer: ProbeAnswer, places: Places, tokens: int) -> Finding:
@@ -96,8 +96,8 @@ def held_out(built: BuiltModel) -> list[int]:
     return np.sort(order[: max(before + 1, EXAMPLES)]).tolist()
 
 
-@probed("attention")
-def attention(places: Places) -> ProbeAnswer:
+@question("attention", of="model", trained=True)
+def attention(built: BuiltModel) -> Finding:
     """Do heads attend to the first token, and how concentrated is their attention?
 
     With A_i1 the weight of query i on the first key, and T = min(64, n) for n queries:
@@ -109,6 +109,10 @@ def attention(places: Places) -> ProbeAnswer:
     for uniform causal attention, s is 0.07 at T = 64, but 0.31 at T = 9. With task=lm, the first
     token marks the beginning of a text. The probe `attention` defines the other columns.
     """
+    return finding_of_probe(built, "attention", _attention_answer)
+
+
+def _attention_answer(places: Places) -> ProbeAnswer:
     shares_in_words: list[str] = []
     board: dict[str, float] = {}
     for name, mask in (("sink", "with a causal mask"), ("sink_unmasked", "without a causal mask")):
@@ -122,8 +126,8 @@ def attention(places: Places) -> ProbeAnswer:
     return ProbeAnswer(text, board)
 
 
-@probed("activations")
-def activations(places: Places) -> ProbeAnswer:
+@question("activations", of="model", trained=True)
+def activations(built: BuiltModel) -> Finding:
     """How far does the largest activation exceed the median, and where is it?
 
         over_median  max |x| / median |x|
@@ -134,6 +138,10 @@ def activations(places: Places) -> ProbeAnswer:
     scale of the stream is fixed, so compare ratios. The probe `activations` defines the other
     columns.
     """
+    return finding_of_probe(built, "activations", _activations_answer)
+
+
+def _activations_answer(places: Places) -> ProbeAnswer:
     place, most = max(places.items(), key=lambda each: each[1]["over_median"])
     massive = [
         name for name, of in places.items() if of["largest"] > MASSIVE and of["over_median"] > TIMES
@@ -147,8 +155,8 @@ def activations(places: Places) -> ProbeAnswer:
     return ProbeAnswer(text, board, worth_a_look=bool(massive))
 
 
-@probed("rank")
-def rank(places: Places) -> ProbeAnswer:
+@question("rank", of="model", trained=True)
+def rank(built: BuiltModel) -> Finding:
     """How many dimensions does the residual stream use?
 
     With l the eigenvalues of the covariance of N tokens' states, and s = sqrt(l):
@@ -159,6 +167,10 @@ def rank(places: Places) -> ProbeAnswer:
     after each sub-layer; both are between 1 and the width D. N must be at least 10 D. States are
     centered; otherwise one massive activation would bring both close to 1. Compare at equal N.
     """
+    return finding_of_probe(built, "rank", _rank_answer)
+
+
+def _rank_answer(places: Places) -> ProbeAnswer:
     ends = {place.split(".")[0]: (place, of) for place, of in places.items()}
     text = "; ".join(
         f"after {place} an effective rank of {of['effective']:.3g} and a participation ratio of "
@@ -171,8 +183,8 @@ def rank(places: Places) -> ProbeAnswer:
     )
 
 
-@probed("saturation")
-def saturation(places: Places) -> ProbeAnswer:
+@question("saturation", of="model", trained=True)
+def saturation(built: BuiltModel) -> Finding:
     """What share of values does the norm's function map close to its bound?
 
         share  share of values with |f(alpha x + shift)| > 0.964
@@ -180,6 +192,10 @@ def saturation(places: Places) -> ProbeAnswer:
     over real tokens and features, before gain and bias, where f has the bound 1, such as tanh
     (DyT), erf (Derf) and ISRU. 0.964 is tanh(2), where the slope is 7.1 % of DyT's largest.
     """
+    return finding_of_probe(built, "saturation", _saturation_answer)
+
+
+def _saturation_answer(places: Places) -> ProbeAnswer:
     most, place = max((of["share"], place) for place, of in places.items())
     mean = fmean(of["share"] for of in places.values())
     text = f"{percent(mean)} on average, at most {percent(most)} ({place})"

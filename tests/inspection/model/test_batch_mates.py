@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normlab.inspection.model.batch_mate_sets import attention_weights, total_variation
+from normlab.inspection.model.batch_mates import attention_weights, total_variation
 from normlab.inspection.model.recorded_pass import record
 from normlab.models.attention import AttentionCore
 from normlab.probes.sites import modules_by_site

@@ -72,7 +72,13 @@ def statistics(built: BuiltModel) -> Finding:
 def _without_running_statistics(sentences: int, loss: float) -> Finding:
     return Finding(
         f"nothing: no norm keeps running statistics; the loss is {loss:.4g}",
-        {"sentences": sentences, "loss": {"training": loss, "eval": loss}, "gap": 0.0},
+        {
+            "sentences": sentences,
+            "loss_of_mixed_lengths": None,
+            "loss": {"running": loss, "batch": loss},
+            "gap": 0.0,
+            "closed": None,
+        },
         board={"train-eval gap": 0.0},
     )
 

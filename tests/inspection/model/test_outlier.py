@@ -1,15 +1,11 @@
 """Attention with a 999 in a token."""
 
-from normlab.inspection.model import (
-    injected_outlier,
-)
+from normlab.inspection.model.outlier import outlier
 from tests.inspection.tiny_models import trained
 
 
 def test_with_an_outlier_the_softmax_saturates_without_a_norm_but_not_with_layer_norm(tmp_path):
-    alive, dead = (
-        injected_outlier.outlier(trained(tmp_path, f"norm={norm}")) for norm in ("ln", "none")
-    )
+    alive, dead = (outlier(trained(tmp_path, f"norm={norm}")) for norm in ("ln", "none"))
     assert alive.verdict == "fine" and dead.verdict == "look"
     with_ln, without = (each.values["model"]["as evaluated"] for each in (alive, dead))
     assert with_ln["alive"] and not without["alive"]

@@ -5,10 +5,7 @@ import math
 import pytest
 import torch
 
-from normlab.inspection.model import (
-    gradient_leak,
-)
-from normlab.inspection.model.gradient_leak import derivatives
+from normlab.inspection.model.leak import derivatives, leak
 from normlab.inspection.model.recorded_pass import RecordedCall, RecordedPass
 from normlab.norms.tokens import Tokens
 from tests.inspection.tiny_models import trained
@@ -31,10 +28,8 @@ def test_derivatives_match_hand_calculations():
 
 
 def test_a_batch_norm_in_the_encoder_or_on_the_embedding_leaks_into_the_decoder(tmp_path):
-    measured = gradient_leak.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values[
-        "training"
-    ]
+    measured = leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values["training"]
     assert measured["decoder"]["others"] > 1e-6 and measured["decoder"]["later"] == 0
-    measured = gradient_leak.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
+    measured = leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
     assert measured["training"]["decoder"]["later"] > 1e-6
     assert measured["eval"]["decoder"]["later"] == 0

@@ -5,7 +5,7 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.card.examined_norm import ExaminedNorm
 from normlab.inspection.model.built_model import model_from_config
-from normlab.inspection.model.layer_gradients import first_update, layer_gradients
+from normlab.inspection.model.gradients import first_update, layer_gradients
 from normlab.probes.gradients import growth_by_stack
 
 

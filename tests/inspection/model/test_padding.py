@@ -2,15 +2,13 @@
 
 import numpy as np
 
-from normlab.inspection.model import (
-    padding_shares,
-)
-from normlab.inspection.model.padding_shares import same_lengths
+from normlab.inspection.model import padding
+from normlab.inspection.model.padding import same_lengths
 from tests.inspection.tiny_models import examined, trained, untrained
 
 
 def test_the_most_common_combination_of_lengths_is_chosen(monkeypatch):
-    monkeypatch.setattr(padding_shares, "SENTENCES", 32)
+    monkeypatch.setattr(padding, "SENTENCES", 32)
 
     def picked(lengths):
         measured = same_lengths(np.array(lengths), longest=100, generator=np.random.default_rng(0))
@@ -25,7 +23,7 @@ STACKS = ("encoder", "decoder")
 
 def test_included_padding_changes_outputs_only_in_training(tmp_path):
     about = trained(tmp_path, "norm=bn", "norm.padding=include")
-    finding = examined(about, padding_shares.padding)
+    finding = examined(about, padding.padding)
     moved = finding.values["moved"]
     for stack in STACKS:
         first, some, most = moved["training"][stack]
@@ -38,6 +36,6 @@ def test_included_padding_changes_outputs_only_in_training(tmp_path):
 
 def test_padding_never_exceeds_the_number_of_positions(tmp_path):
     rows = ("norm=bn_position", "norm.num_positions=40")
-    measured = padding_shares.padding(untrained(tmp_path, *rows)).values
+    measured = padding.padding(untrained(tmp_path, *rows)).values
     assert measured["shares"][-1] < 0.8
     assert max(measured["lengths"]) / (1 - measured["shares"][-1]) <= 40

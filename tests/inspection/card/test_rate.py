@@ -1,6 +1,6 @@
 """The search for the largest learning rate that trains."""
 
-from normlab.inspection.card import largest_rate
+from normlab.inspection.card import rate
 from normlab.inspection.card.examined_norm import examined_norm
 from tests.records.examples import record
 
@@ -12,10 +12,10 @@ def test_the_learning_rate_is_doubled_until_it_fails_or_halved_until_it_trains(
 
     def largest(limit):
         def trial(_, value):
-            return largest_rate.RateTrial(value <= limit, 1.0, "")
+            return rate.RateTrial(value <= limit, 1.0, "")
 
-        monkeypatch.setattr(largest_rate, "rate_trial", trial)
-        return largest_rate.rate(subject)
+        monkeypatch.setattr(rate, "rate_trial", trial)
+        return rate.rate(subject)
 
     assert largest(0.005).values["largest"] == 0.004
     assert "0.008 does not" in largest(0.005).answer
@@ -27,13 +27,13 @@ def test_the_learning_rate_is_doubled_until_it_fails_or_halved_until_it_trains(
 
 def test_a_rate_trial_of_few_steps_does_not_beat_word_frequencies(tmp_path):
     subject = examined_norm(["norm=bn", "scale=smoke"], tmp_path)
-    trial = largest_rate.rate_trial(subject, 1e-3)
+    trial = rate.rate_trial(subject, 1e-3)
     assert not trial.trains and trial.ended == "no better than word frequencies"
     assert 2 < trial.training_loss < 10
 
 
 def test_a_learning_rate_at_which_a_run_diverges_does_not_train(tmp_path, monkeypatch):
     diverged = record(status="diverged")
-    monkeypatch.setattr(largest_rate, "trained_record", lambda _: diverged)
+    monkeypatch.setattr(rate, "trained_record", lambda _: diverged)
     subject = examined_norm(["norm=bn", "scale=smoke"], tmp_path)
-    assert largest_rate.rate_trial(subject, 1.0) == (False, None, "diverged at step 100")
+    assert rate.rate_trial(subject, 1.0) == (False, None, "diverged at step 100")

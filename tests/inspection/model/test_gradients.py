@@ -3,7 +3,7 @@
 import torch
 
 from normlab.distributed.process_group import Shard
-from normlab.inspection.model.layer_gradients import first_update, gradients, training_batch
+from normlab.inspection.model.gradients import first_update, gradients, training_batch
 from normlab.probes.gradients import by_stack
 from tests.inspection.tiny_models import untrained
 

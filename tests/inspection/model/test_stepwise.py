@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from normlab.inspection.model.stepwise_decoding import differences
+from normlab.inspection.model.stepwise import differences
 
 
 def test_differences_of_stepwise_logits_match_hand_calculations():
