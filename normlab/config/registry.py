@@ -149,6 +149,14 @@ def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
     return _settings(path, group)
 
 
+def default_choice(group: str, name: str, subgroup: str) -> str | None:
+    """Return the default option of an option's subgroup, such as `corpus`, or None without one."""
+    path = path_of(group, name)
+    defaults = [] if path is None else _content_of(path).get("defaults", [])
+    chosen = [each[subgroup] for each in defaults if isinstance(each, Mapping) and subgroup in each]
+    return next(iter(chosen), None)
+
+
 def _settings(path: Path, group: str) -> Mapping[str, Any]:
     """Return an option's content, with the values it inherits from other options of its group."""
     content = read_option(path)

@@ -125,11 +125,17 @@ def _has(config: DictConfig, key: str) -> bool:
     return isinstance(parent, DictConfig) and name in parent
 
 
-def reads_files(task: str) -> bool:
-    """Return whether a task reads files from `data_dir` for at least some choices of corpus."""
+def reads_files(task: str, corpus: str | None) -> bool:
+    """Return whether a task reads files from `data_dir`, given its option of `task/corpus`."""
     node = dict(registry.option_settings("task", task, "task"))
-    config = OmegaConf.create({"data_dir": None, "task": node})
-    return has_data_dir(config) or not config.task.keys() & {"corpus", "source"}
+    if corpus is not None:
+        node["corpus"] = registry.option_settings("task/corpus", corpus, "task/corpus")
+    return reads_data_dir(OmegaConf.create({"data_dir": "FOLDER", "task": node}))
+
+
+def reads_data_dir(config: DictConfig) -> bool:
+    """Return whether the task of a config reads the `data_dir` that the config sets."""
+    return bool(keys_that_repeat(config, "data_dir"))
 
 
 def has_data_dir(config: DictConfig) -> bool:

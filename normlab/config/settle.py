@@ -27,7 +27,7 @@ from normlab.config.registry import (
     sha256,
     with_option_names,
 )
-from normlab.config.run_config import check_plain, check_values, has_data_dir, in_schema, to_dict
+from normlab.config.run_config import check_plain, check_values, in_schema, reads_data_dir, to_dict
 from normlab.config.schema import (
     NEWER_OF_MODELS,
     NORM_KEYS,
@@ -259,8 +259,9 @@ def _weights_of(name: str, runs: Path) -> Path:
 
 def check_complete(run: DictConfig) -> None:
     """Raise UserError for a `data_dir` that the task does not read, and for a missing value."""
-    if run.data_dir is not None and not has_data_dir(run):
-        problem = f"task={run.choices['task']} does not read data_dir={run.data_dir}"
+    if run.data_dir is not None and not reads_data_dir(run):
+        chosen = [f"{x}={run.choices[x]}" for x in ("task", "task/corpus") if x in run.choices]
+        problem = f"{' '.join(chosen)} does not read data_dir={run.data_dir}"
         advice = f"{_READS_FILES}, or omit data_dir"
         raise SettingError(f"{problem}: {advice}", "data_dir", "task")
     if missing := sorted(OmegaConf.missing_keys(run)):

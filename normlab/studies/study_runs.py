@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.config.registry import option_names
+from normlab.config.registry import default_choice, option_names
 from normlab.errors import UserError
 from normlab.records.code import NUMERICS, checkout_state, own_norms
 from normlab.records.store import RECORD_FILE, RunStore, read_record
@@ -67,7 +67,7 @@ def runs_of(
     """
     known = {} if known is None else known
     by_folder: dict[Path, StudyRun] = {}
-    for run in map(_with_files, planned):
+    for run in _with_data_dir_only_if_read(planned):
         others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
         if others not in known:
             try:
@@ -85,14 +85,30 @@ def runs_of(
     return list(by_folder.values())
 
 
-def _with_files(run: Planned) -> Planned:
-    """Return a run without `data_dir` if its task reads no files (other runs of the study may)."""
+def _with_data_dir_only_if_read(planned: Sequence[Planned]) -> list[Planned]:
+    """Remove `data_dir` from runs whose task and corpus read no files.
+
+    Raises UserError if this removes it from all runs.
+    """
+    runs = [run if _reads_files(run) else _without_data_dir(run) for run in planned]
+    folders = [run.settings["data_dir"] for run in planned if "data_dir" in run.settings]
+    if folders and not any("data_dir" in run.settings for run in runs):
+        raise UserError(f"data_dir={folders[0]} has no effect: none of these runs reads files")
+    return runs
+
+
+def _reads_files(run: Planned) -> bool:
+    """Return whether a run's task reads files, and True for an unknown task or corpus."""
     from normlab.config.compose import TASK
     from normlab.config.run_config import reads_files
 
     task = run.settings.get("task", TASK)
-    if task not in option_names("task") or reads_files(task):
-        return run
+    corpus = run.settings.get("task/corpus", default_choice("task", task, "corpus"))
+    known = task in option_names("task") and corpus in (None, *option_names("task/corpus"))
+    return not known or reads_files(task, corpus)
+
+
+def _without_data_dir(run: Planned) -> Planned:
     return run._replace(overrides=tuple(x for x in run.overrides if not x.startswith("data_dir=")))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from normlab.config.compose import compose
 from normlab.config.error_messages import run_groups
-from normlab.config.registry import option_names, option_settings
+from normlab.config.registry import default_choice, option_names, option_settings
 from normlab.config.run_config import from_dict, reads_files, to_dict
 from normlab.norms.base import NoNorm, Norm
 from normlab.norms.batch import BatchNorm
@@ -171,23 +171,17 @@ def test_make_norm_accepts_an_option_and_keyword_settings():
         make_norm("gn", 12, groups=5)
 
 
-@pytest.mark.parametrize("task", ["toy", "digits"])
-def test_data_dir_is_refused_by_a_task_that_reads_no_files(task, tmp_path):
+@pytest.mark.parametrize("task", ["toy", "digits", "lm task/corpus=pydoc"])
+def test_data_dir_is_refused_by_a_task_or_corpus_that_reads_no_files(task, tmp_path):
     for folder in (tmp_path, "/no/such/folder"):
         said = rf"task={task} does not read data_dir={folder}: add task=translation .*task=lm"
         with pytest.raises(ValueError, match=said):
-            compose([f"task={task}", f"data_dir={folder}"])
+            compose([*f"task={task}".split(), f"data_dir={folder}"])
 
 
-def test_reads_files_is_true_for_tasks_with_a_data_dir():
-    tasks = option_names("task")
-    having = {x for x in tasks for part in ("corpus", "source") if has_folder(x, part)}
-    assert (
-        {task for task in tasks if reads_files(task)}
-        == having
-        == {*tasks} - {"toy", "digits", "wine", "cancer"}
-    )
-
-
-def has_folder(task, part):
-    return "data_dir" in composed(f"task={task}")["task"].get(part, {})
+def test_reads_files_is_true_for_tasks_and_corpora_with_a_data_dir():
+    tasks = {task: default_choice("task", task, "corpus") for task in option_names("task")}
+    built_in = {"toy", "digits", "wine", "cancer", "lm", "mlm"}
+    assert {task for task, corpus in tasks.items() if not reads_files(task, corpus)} == built_in
+    corpora = {corpus for corpus in option_names("task/corpus") if reads_files("lm", corpus)}
+    assert corpora == {*option_names("task/corpus")} - {"pydoc"}

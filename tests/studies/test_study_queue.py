@@ -8,6 +8,7 @@ import pytest
 
 from normlab.commands import study as command
 from normlab.commands.study import read_time
+from normlab.errors import UserError
 from normlab.publishing.published import read
 from normlab.studies import process_pool
 from normlab.studies import study_runs as studied
@@ -71,11 +72,17 @@ def test_each_data_set_of_a_study_is_checked_once(monkeypatch):
 
 
 def test_data_dir_is_set_only_in_runs_that_read_files():
-    study = load_study("text_against_pictures")
-    runs = studied.runs_of(study.planned("smoke", seeds=[1], extra=["data_dir=somewhere"]))
-    runs += studied.runs_of(study.planned("small", seeds=[1], extra=["data_dir=somewhere"]))
-    given = {run.config["choices"]["task"]: run.config["data_dir"] for run in runs}
-    assert given["cifar10"] == "somewhere" and given.get("digits") is None
+    study = load_study("published_dyt_data")
+    runs = studied.runs_of(study.planned("small", seeds=[1], extra=["data_dir=somewhere"]))
+    by_corpus = {run.config["choices"]["task/corpus"]: run.config["data_dir"] for run in runs}
+    assert by_corpus == {"brown": "somewhere", "pydoc": None}
+
+
+@pytest.mark.parametrize("study", ["text_against_pictures", "modern_block"])
+def test_a_data_dir_that_no_run_reads_is_refused(study):
+    planned = load_study(study).planned("smoke", seeds=[1], extra=["data_dir=somewhere"])
+    with pytest.raises(UserError, match="data_dir=somewhere has no effect: none of these runs"):
+        studied.runs_of(planned)
 
 
 def test_a_seed_with_a_failed_run_is_not_published(place, capsys):
