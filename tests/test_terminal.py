@@ -7,7 +7,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands import DOES
-from normlab.commands.study import ACTIONS
+from normlab.commands._study_actions import ACTIONS
 from normlab.reports.legend import Note, print_legend
 from normlab.terminal import folded, print_prose, print_table, printable_output
 

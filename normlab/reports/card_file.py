@@ -5,10 +5,12 @@ of the card's short runs, and its page.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from normlab.errors import UserError
 from normlab.records.packed import pack
@@ -46,36 +48,58 @@ class ShortRunValues:
         return asdict(self)
 
 
+class CardContent(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag=FORMAT):
+    """The content of `card.json`.
+
+    `norm` has the settings of the norm, and `findings` the entry of each question by its name.
+    """
+
+    name: str
+    description: str
+    overrides: Sequence[str]
+    scale: str
+    seeds: Sequence[int]
+    norm: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    findings: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The text of `card.json`."""
+        content = msgspec.to_builtins(self)
+        return json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
 @dataclass(frozen=True)
 class Card:
     """A report card: the content of `card.json`, and the records of its short runs by run id."""
 
-    content: Mapping[str, Any]
+    content: CardContent
     records: Mapping[str, RunRecord]
 
     @classmethod
-    def of(cls, content: Mapping[str, Any], records: Iterable[RunRecord | None]) -> "Card":
+    def of(cls, content: CardContent, records: Iterable[RunRecord | None]) -> "Card":
         return cls(content, {record.run_id: record for record in records if record is not None})
 
     @property
     def name(self) -> str:
-        return self.content["name"]
+        return self.content.name
 
     @property
     def entries(self) -> dict[str, Any]:
         """The entries for the board, by column title."""
-        findings = self.content["findings"].values()
+        findings = self.content.findings.values()
         return {title: value for each in findings for title, value in each["board"].items()}
 
     @property
     def sees_later_tokens(self) -> bool:
         """Whether the scores of held-out text change when it is processed token by token."""
-        stepwise = self.content["findings"].get("stepwise", {}).get("values", {})
+        stepwise = self.content.findings.get("stepwise", {}).get("values", {})
         return "eval" in stepwise and not stepwise["eval"]["same"]
 
     def short_runs(self, task: str) -> ShortRunValues | None:
         """Return what the finding on a task reports about its short runs; None if it had none."""
-        values = self.content["findings"].get(task, {}).get("values", {})
+        values = self.content.findings.get(task, {}).get("values", {})
         return ShortRunValues.read(values) if "scores" in values else None
 
     def records_of(self, task: str) -> list[RunRecord]:
@@ -85,51 +109,15 @@ class Card:
         return [self.records[run_id] for run_id in run_ids if run_id in self.records]
 
 
-def card_content(
-    *,
-    name: str,
-    description: str,
-    overrides: Iterable[str],
-    scale: str,
-    seeds: Iterable[int],
-    norm: Mapping[str, Any],
-    environment: Mapping[str, Any],
-    findings: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the content of `card.json`.
-
-    `norm` has the settings of the norm, and `findings` the entry of each question by its name.
-    """
-    return {
-        "format": FORMAT,
-        "name": name,
-        "description": description,
-        "overrides": [*overrides],
-        "scale": scale,
-        "seeds": [*seeds],
-        "norm": norm,
-        "environment": environment,
-        "findings": dict(findings),
-    }
-
-
-def card_text(content: Mapping[str, Any]) -> str:
-    """Return the text of `card.json`."""
-    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
-
-
 def read_card(path: Path) -> Card:
     """Read a `card.json` and the records next to it. Raise UserError for a damaged file."""
+    records = pack(path.parent).records.values()
     try:
-        content = json.loads(path.read_text("utf-8"))
-        card = Card.of(content, pack(path.parent).records.values())
-        card_content(**{key: value for key, value in content.items() if key != "format"})
-        _ = card.entries, [*map(card.short_runs, content["findings"])]
-        if content["format"] == FORMAT:
-            return card
-        error = f"format {content['format']}"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
-        error = f"{caught!r:.80}"
-    raise UserError(
-        f"{path} is damaged or not a card ({error}); recreate it with normlab norm card"
-    )
+        content = msgspec.json.decode(path.read_bytes(), type=CardContent)
+        card = Card.of(content, records)
+        _ = card.entries, [*map(card.short_runs, content.findings)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(
+            f"{path} is damaged or not a card ({error!r:.80}); recreate it with normlab norm card"
+        ) from error
+    return card

@@ -5,19 +5,19 @@ import json
 import pytest
 
 from normlab.errors import UserError
-from normlab.reports.card_file import ShortRunValues, card_content, card_text, read_card
-from tests.reports.pages.handmade_cards import card_of
+from normlab.reports.card_file import ShortRunValues, read_card
+from tests.reports.pages.handmade_cards import card_of, content_of
 
 
 def test_a_written_card_is_read_with_the_values_of_its_short_runs(tmp_path):
-    content = card_of("bn", [2.0, 3.0])
-    written = card_content(**{key: x for key, x in content.items() if key != "format"})
-    (tmp_path / "card.json").write_text(card_text(written))
+    values = card_of("bn", [2.0, 3.0])
+    content = content_of(values)
+    (tmp_path / "card.json").write_text(content.text)
     card = read_card(tmp_path / "card.json")
-    assert card.content == content
+    assert card.content == content and json.loads(content.text) == values
     runs = card.short_runs("translation")
     assert isinstance(runs, ShortRunValues) and runs.scores["test/nll"] == {"1": 2.0, "2": 3.0}
-    assert runs.values() == content["findings"]["translation"]["values"]
+    assert runs.values() == values["findings"]["translation"]["values"]
     assert card.short_runs("stepwise") is None
 
 

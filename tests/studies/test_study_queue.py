@@ -7,7 +7,6 @@ import time
 import pytest
 
 from normlab.commands import study as command
-from normlab.commands.study import read_time
 from normlab.errors import UserError
 from normlab.publishing.published import read
 from normlab.studies import process_pool
@@ -143,11 +142,3 @@ def test_rows_without_a_chosen_rate_give_a_warning_only_if_the_runs_would_count(
 def test_a_queue_with_repeated_unknown_or_no_studies_is_refused(place, argv, message):
     with pytest.raises(ValueError, match=message):
         command.main(["run", *argv])
-
-
-def test_a_time_budget_is_a_number_and_a_unit(capsys):
-    assert [read_time(text) for text in ("90m", "2.5h", "45s", "1 h")] == [5400, 9000, 45, 3600]
-    for text in ("90", "h", "-1h", "0h", "2.5 years"):
-        with pytest.raises(SystemExit):
-            command.parser("run").parse_args(["one", f"--budget={text}"])
-        assert "such as 90m or 2.5h" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from normlab.inspection.model.built_model import BuiltModel, model_from_run
 from normlab.inspection.questions import entry
 from normlab.records.record import plain
 from normlab.records.store import RunStore
-from normlab.reports.card_file import card_content
+from normlab.reports.card_file import CardContent
 from normlab.training.runtime import Runtime
 
 
@@ -42,17 +42,17 @@ def _trained_model(norm: ExaminedNorm) -> BuiltModel | None:
     return model_from_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
 
 
-def card_of(norm: ExaminedNorm, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of `card.json` as plain values, with the environment of this machine."""
+def card_of(norm: ExaminedNorm, answers: Mapping[str, Any]) -> CardContent:
+    """Return the content of `card.json`, with the environment of this machine."""
     config = to_dict(norm.config("translation"))
     environment = Runtime.start(device=norm.device, precision="fp32", threads=1).environment()
     described = {option.name: option.description for option in options("norm")}
-    return card_content(
+    return CardContent(
         name=norm.name,
         description=described[config["choices"]["norm"]],
-        overrides=norm.overrides,
+        overrides=[*norm.overrides],
         scale=norm.scale,
-        seeds=norm.sizes.seeds,
+        seeds=[*norm.sizes.seeds],
         norm=config["norm"],
         environment=plain(dict(environment)),
         findings=answers,

@@ -1,8 +1,7 @@
 """Writes a report card and its runs' records to its folder, and publishes them."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from normlab.config.run_config import to_dict
 from normlab.errors import UserError
@@ -12,14 +11,14 @@ from normlab.records.code import checkout_state, commit_text
 from normlab.records.manifest import accept, write_files
 from normlab.records.packed import Key, write_pack
 from normlab.records.store import RECORD_FILE, RunStore, read_record
-from normlab.reports.card_file import CARD_FILE, FOLDER, PAGE_FILE, Card, card_text, read_card
+from normlab.reports.card_file import CARD_FILE, FOLDER, PAGE_FILE, Card, CardContent, read_card
 from normlab.reports.pages.cards import baselines_for, card_page, card_pages
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 
-def write_card(norm: ExaminedNorm, content: Mapping[str, Any], published: Path) -> Path:
+def write_card(norm: ExaminedNorm, content: CardContent, published: Path) -> Path:
     """Write a card and its page, and return the page's path.
 
     The page compares the card with those in the same folder and in `published`.
@@ -28,7 +27,7 @@ def write_card(norm: ExaminedNorm, content: Mapping[str, Any], published: Path) 
     card = Card.of(content, records.values())
     compared = card_page(card, baselines_for(card, [norm.folder.parent, published / FOLDER]))
     write_pack(norm.folder, records)
-    write_files({norm.folder / CARD_FILE: card_text(content), page: compared})
+    write_files({norm.folder / CARD_FILE: content.text, page: compared})
     return page
 
 
@@ -45,21 +44,21 @@ def published_card(norm: ExaminedNorm, results: Path) -> str | None:
     path = results / FOLDER / norm.folder.name / CARD_FILE
     if not path.is_file():
         return None
-    published, (commit, dirty) = read_card(path).content["environment"], checkout_state()
+    published, (commit, dirty) = read_card(path).content.environment, checkout_state()
     return (
         f"{path.parent}: the published card is from "
         f"{_code(published['commit'], published['dirty'])}, this one is from {_code(commit, dirty)}"
     )
 
 
-def publish_card(norm: ExaminedNorm, content: Mapping[str, Any], results: Path) -> Path:
+def publish_card(norm: ExaminedNorm, content: CardContent, results: Path) -> Path:
     """Publish a card and the records of its short runs, and regenerate the board and all pages.
 
     Returns the folder of the published card.
     """
     home = results / FOLDER / norm.folder.name
     write_pack(home, _records(norm))
-    write_files({home / CARD_FILE: card_text(content)})
+    write_files({home / CARD_FILE: content.text})
     write_files(card_pages(results))
     accept(results, [home])
     return home

@@ -14,31 +14,11 @@ from normlab.records.pairs import UNPLANNED, Pairing
 from normlab.records.record import read_number
 from normlab.reports.card_file import CARD_FILE, FOLDER, PAGE_FILE, Card, read_card
 from normlab.reports.pages.rendering import page
+from normlab.templates import environment
 
 BASELINES = ("ln", "rms", "bn", "none")
 BOARD = "cards.md"
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
-_NOTES = (
-    "sorted by the mean rank of the three losses on text; a dash: does not apply, or not examined",
-    "a star, in the last rows: sees later tokens in the test, so its losses on text are too low; "
-    "stepwise says by how much",
-    "alone x ln, step x ln: time relative to `ln`, of the norm (forward, backward) and of a step",
-    "nll, BLEU, losses, accuracy: short runs on the built-in corpora and on handwritten digits (a "
-    "small residual network), mean of seeds; the page of a card marks a score that is "
-    f"{NOT_CLEAR}",
-    "largest lr: the largest learning rate that trains, found by doubling; judged by training loss "
-    "(in the published cards: on held-out text); +: the largest one tried still trains",
-    "grad growth: gradient of the last over the first layer of a deep decoder; first update: how "
-    "much one update changes the last layer's output",
-    "no warm-up, batch of 4: increase of the toy nll without warm-up, and with statistics of four "
-    "sequences",
-    "mates, padding: how much a sentence's values change in training with other sentences in its "
-    "batch, and with 80 % padding",
-    "train-eval gap: loss with running statistics minus loss with batch statistics; stepwise: "
-    "difference in nats per token between token by token and the full text",
-    "a screening: few seeds, small models, one learning rate for all; for claims, use "
-    "`normlab study run`",
-)
 
 
 def card_pages(root: Path) -> dict[Path, str]:
@@ -66,9 +46,9 @@ def board(cards: Iterable[Card]) -> str:
     for sees_later, _, name, entries in ranked:
         values = [in_markdown(_written(entries.get(title), 1e-4)) for title in titles]
         rows.append([f"`{name}`" + (" \\*" if sees_later else ""), *values])
-    introduction = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
-    table = pipes(["norm", *titles], rows, words=1, notes=_NOTES)
-    return "\n".join(["# Norms compared", "", introduction, "", *table, ""])
+    table = "\n".join(pipes(["norm", *titles], rows, words=1)).rstrip()
+    template = environment("normlab.reports.pages", keep_trailing_newline=True).get_template(BOARD)
+    return template.render(table=table, not_clear=NOT_CLEAR)
 
 
 def _loss(card: Card, task: str, score: str) -> float:
@@ -89,19 +69,19 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
     If several folders have a baseline, the first one is used.
     """
     content = card.content
-    placement = [text for text in content["overrides"] if text.startswith("placement")]
+    placement = [text for text in content.overrides if text.startswith("placement")]
     suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
     cards: dict[str, Card] = {}
     for name in (f"{baseline}{suffix}" for baseline in BASELINES):
         for path in (folder / name / CARD_FILE for folder in folders if name != card.name):
-            if path.is_file() and (other := read_card(path)).content["scale"] == content["scale"]:
+            if path.is_file() and (other := read_card(path)).content.scale == content.scale:
                 cards.setdefault(name, other)
     return cards
 
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card, which depends only on the card and the baselines."""
-    tasks = [task for task in card.content["findings"] if card.short_runs(task)]
+    tasks = [task for task in card.content.findings if card.short_runs(task)]
     return page(
         "card.html",
         card=card.content,

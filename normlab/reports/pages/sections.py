@@ -73,37 +73,38 @@ class TableSection:
         return [record for record in self.records if record.outcome.status == "diverged"]
 
     @cached_property
-    def scores(self) -> dict[str, list[Panel]]:
-        """Return the charts of scores, by the name of their axis."""
+    def score_panels(self) -> dict[str, list[Panel]]:
+        """The panels of scores, keyed by the name of their horizontal axis."""
         charts = by_axis(self.table)
         return {axis.name: [*map(self._numbered, panels)] for axis, panels in charts.items()}
 
     @cached_property
-    def groups(self) -> dict[str, list[Panel]]:
-        """Return the charts over training."""
+    def training_panels(self) -> dict[str, list[Panel]]:
+        """The panels over training, keyed by `learning` and `stability`."""
         charts = over_training(self.source.columns, self.runs)
         return {name: [*map(self._numbered, panels)] for name, panels in charts.items()}
 
     @property
-    def has_curves(self) -> bool:
-        return any(self.groups.values())
+    def has_training_panels(self) -> bool:
+        return any(self.training_panels.values())
 
     @property
-    def first(self) -> list[Panel]:
-        """Return the main chart: the first score over the first axis, if there is one."""
-        return next(iter(self.scores.values()), [])[:1]
+    def main_panel(self) -> Panel | None:
+        """The panel next to the table: the first score over the first axis. None without axes."""
+        return next((panel for panels in self.score_panels.values() for panel in panels), None)
 
     @property
-    def more_scores(self) -> dict[str, list[Panel]]:
-        """Return the charts of scores except the first."""
+    def other_score_panels(self) -> dict[str, list[Panel]]:
+        """The panels of scores except the main one, keyed by the name of their horizontal axis."""
         return {
-            name: [panel for panel in panels if panel not in self.first]
-            for name, panels in self.scores.items()
+            axis: [panel for panel in panels if panel is not self.main_panel]
+            for axis, panels in self.score_panels.items()
         }
 
     @property
     def panels(self) -> list[Panel]:
-        return [p for group in (*self.scores.values(), *self.groups.values()) for p in group]
+        groups = (*self.score_panels.values(), *self.training_panels.values())
+        return [panel for group in groups for panel in group]
 
     def _numbered(self, panel: Panel) -> Panel:
         return replace(panel, number=self.number)

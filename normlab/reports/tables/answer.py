@@ -4,19 +4,15 @@
 sentence gives the bare difference and says that it is one seed.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from normlab.metrics.score_text import heading, score_text, unit_of_differences
+from normlab.metrics.score_text import heading, score_text
 from normlab.reports.arrangement.row_names import RowName
-from normlab.reports.setting_names import setting_with_values
-from normlab.reports.tables.axes import values_at
+from normlab.reports.tables.answer_words import DifferenceWords, PointWords, count_text
 from normlab.reports.tables.main_result import (
-    AlongAxis,
     BaselineNotLearned,
     BestAndWorst,
-    ByCount,
+    ComparedRow,
     Comparisons,
     MainResult,
     NothingLearned,
@@ -25,23 +21,8 @@ from normlab.reports.tables.main_result import (
     main_result,
 )
 from normlab.reports.tables.score_table import ScoreTable
-from normlab.reports.tables.standing import PointDifference, Standing
+from normlab.reports.tables.standing import Standing
 
-_COUNTS = (
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
 _STANDINGS = {
     Standing.BELOW: "below",
     Standing.ABOVE: "above",
@@ -63,191 +44,126 @@ def answer(table: ScoreTable, baseline: RowName) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _clauses(result: MainResult, baseline: str) -> list[str]:
-    """Return the parts of the answer, except the number of seeds."""
-    score, finding = heading(result.column), result.finding
-    if isinstance(finding, NothingLearned):
-        why = f"nothing is clearly better than the untrained baseline in {score}"
-        return [f"{why}, so differences say nothing about norms"]
-    if isinstance(finding, BaselineNotLearned):
-        near = f"in {score}, {baseline} is near the untrained baseline"
-        return [f"{near}, so no row is compared with it"]
-    if isinstance(finding, OneScore):
-        return [f"the {score} of {finding.row.in_sentence} is {finding.value}"]
-    words = _Wording(result)
-    if isinstance(finding, BestAndWorst):
-        best, worst = (
-            f"{words.place([point])}({score_text(mean, result.column)})"
-            for point, mean in (finding.best, finding.worst)
-        )
-        return [f"the {score} of {finding.row.in_sentence} is best {best} and worst {worst}"]
-    return words.comparisons(finding, baseline)
-
-
 def _seeds(counts: Sequence[int]) -> str:
     """Return the number of seeds: `three to five seeds`."""
-    seeds = " to ".join(map(_count, dict.fromkeys((counts[0], counts[-1]))))
+    seeds = " to ".join(map(count_text, dict.fromkeys((counts[0], counts[-1]))))
     if counts == [1]:
         return f"{seeds} seed, so another seed may say otherwise"
     return f"{seeds} seeds"
 
 
-class _Mention(NamedTuple):
-    """The baseline and the score, if a clause is the first that has to name them, or ""."""
+def _clauses(result: MainResult, baseline: str) -> list[str]:
+    """Return the parts of the answer, except the number of seeds."""
+    score = heading(result.column)
+    match result.finding:
+        case NothingLearned():
+            why = f"nothing is clearly better than the untrained baseline in {score}"
+            return [f"{why}, so differences say nothing about norms"]
+        case BaselineNotLearned():
+            near = f"in {score}, {baseline} is near the untrained baseline"
+            return [f"{near}, so no row is compared with it"]
+        case OneScore(row, value):
+            return [f"the {score} of {row.in_sentence} is {value}"]
+        case BestAndWorst(row, best, worst):
+            points = PointWords(result.axes, result.keys)
+            ends = (
+                f"{points.at([point])}({score_text(mean, result.column)})"
+                for point, mean in (best, worst)
+            )
+            return [f"the {score} of {row.in_sentence} is best {' and worst '.join(ends)}"]
+        case Comparisons(rows, others):
+            return _comparisons(result, rows, others, baseline)
 
-    baseline: str = ""
-    score: str = ""
+
+def _comparisons(
+    result: MainResult, rows: Sequence[ComparedRow], others: int, baseline: str
+) -> list[str]:
+    """Return a clause for each compared row, and one for the number of others.
+
+    With axes, each clause names the baseline, and the first one the score. Without axes, both are
+    named before the first clause, unless a single row can name the baseline itself.
+    """
+    score = heading(result.column) + (" (lower is better)" if result.lower_is_better else "")
+    if result.axes:
+        clauses = [_clause(result, row, baseline, "" if n else score) for n, row in enumerate(rows)]
+    elif len(rows) == 1 and not others:
+        clauses = [f"in {score}, {_clause(result, rows[0], baseline)}"]
+    else:
+        clauses = [_clause(result, row) for row in rows]
+        clauses[0] = f"compared with {baseline} in {score}, {clauses[0]}"
+    if others:
+        verb = "row is" if others == 1 else "rows are"
+        clauses.append(f"{count_text(others)} more {verb} in the table")
+    return clauses
 
 
-@dataclass(frozen=True)
-class _Wording:
-    """Puts the comparisons of a table's rows into words."""
+def _clause(result: MainResult, row: ComparedRow, baseline: str = "", score: str = "") -> str:
+    """Return how a row compares; the clause names the baseline and the score unless they are ""."""
+    return (_by_count if row.by_count else _along_axis)(result, row, baseline, score)
 
-    result: MainResult
 
-    @property
-    def unit(self) -> str:
-        return unit_of_differences(self.result.column)
-
-    @property
-    def score(self) -> str:
-        """Return the score's name, with `(lower is better)` if it is."""
-        lower = " (lower is better)" if self.result.lower_is_better else ""
-        return heading(self.result.column) + lower
-
-    def comparisons(self, finding: Comparisons, baseline: str) -> list[str]:
-        """Return a clause for each row that is compared, and the number of others.
-
-        With axes, each clause begins with points and names the baseline, and the first one names
-        the score. Without axes, both are named before the first clause, unless a single row can
-        name the baseline itself.
-        """
-        first, *others = finding.rows
-        if self.result.axes:
-            clauses = [
-                self.compared_row(first, _Mention(baseline, self.score)),
-                *(self.compared_row(row, _Mention(baseline)) for row in others),
-            ]
-        elif not others and not finding.others:
-            clauses = [f"in {self.score}, {self.compared_row(first, _Mention(baseline))}"]
+def _along_axis(result: MainResult, row: ComparedRow, baseline: str, score: str) -> str:
+    """Return how a row compares, stretch by stretch: `at 8 bn is ... below, at 32 ...`."""
+    words = DifferenceWords(result.column, with_unit=bool(result.axes))
+    points = PointWords(result.axes, result.keys)
+    in_score = f" in {score}" if score and not words.unit else ""
+    predicates = _predicates(row.stretches, words, baseline, in_score)
+    clauses: list[str] = []
+    for number, (stretch, predicate) in enumerate(zip(row.stretches, predicates, strict=True)):
+        verb, at = _verb(stretch), [each.point for each in stretch.differences]
+        if number == 0:
+            clauses.append(f"{points.at(at)}{row.name.in_sentence} {verb} {predicate}")
+        elif verb == _verb(row.stretches[0]) == "is":  # the verb need not be repeated
+            clauses.append(f"{points.next_at(at)}{predicate}")
         else:
-            clauses = [self.compared_row(row, _Mention()) for row in finding.rows]
-            clauses[0] = f"compared with {baseline} in {self.score}, {clauses[0]}"
-        if finding.others:
-            rows = "row is" if finding.others == 1 else "rows are"
-            clauses.append(f"{_count(finding.others)} more {rows} in the table")
-        return clauses
+            clauses.append(f"{points.next_at(at)}it {verb} {predicate}")
+    return ", ".join(clauses)
 
-    def compared_row(self, row: AlongAxis | ByCount, mention: _Mention) -> str:
-        return (
-            self.along_axis(row, mention)
-            if isinstance(row, AlongAxis)
-            else self.by_count(row, mention)
+
+def _by_count(result: MainResult, row: ComparedRow, baseline: str, score: str) -> str:
+    """Return at how many points a row is below, above and not clearly different."""
+    words = DifferenceWords(result.column, with_unit=bool(result.axes))
+    points = sum(len(stretch.differences) for stretch in row.stretches)
+    counts = [count_text(len(stretch.differences)) for stretch in row.stretches]
+    counts[0] += " point" if points == 1 else f" of {count_text(points)} points"
+    *clauses, last = [
+        f"{_verb(stretch)} {predicate} at {count}"
+        for stretch, predicate, count in zip(
+            row.stretches, _predicates(row.stretches, words, baseline), counts, strict=True
         )
+    ]
+    start = f"in {score}, " if score else ""
+    ends = [", ".join(clauses), last] if clauses else [last]
+    return f"{start}{row.name.in_sentence} {' and '.join(ends)}"
 
-    def along_axis(self, row: AlongAxis, mention: _Mention) -> str:
-        """Return how a row compares, stretch by stretch: `at 8 bn is ... below, at 32 ...`."""
-        first, *others = row.stretches
-        score = f" in {mention.score}" if mention.score and not self.unit else ""
-        predicate, *predicates = self.predicates(row.stretches, mention.baseline, score)
-        place = self.place([each.point for each in first.differences])
-        clauses = [f"{place}{row.row.in_sentence} {_verb(first)} {predicate}"]
-        for stretch, predicate in zip(others, predicates, strict=True):
-            shares_verb = _verb(first) == _verb(stretch) == "is"
-            subject = "" if shares_verb else f"it {_verb(stretch)} "
-            place = self.next_place([each.point for each in stretch.differences])
-            clauses.append(f"{place}{subject}{predicate}")
-        return ", ".join(clauses)
 
-    def by_count(self, row: ByCount, mention: _Mention) -> str:
-        """Return at how many points a row is below, above and not clearly different."""
-        points = sum(len(stretch.differences) for stretch in row.stretches)
-        total = " point" if points == 1 else f" of {_count(points)} points"
-        counts = [_count(len(stretch.differences)) for stretch in row.stretches]
-        counts[0] += total
-        predicates = self.predicates(row.stretches, mention.baseline, "")
-        clauses = [
-            f"{_verb(stretch)} {predicate} at {count}"
-            for stretch, predicate, count in zip(row.stretches, predicates, counts, strict=True)
-        ]
-        ends = [", ".join(clauses[:-1]), clauses[-1]] if clauses[1:] else clauses
-        start = f"in {mention.score}, " if mention.score else ""
-        return f"{start}{row.row.in_sentence} {' and '.join(ends)}"
+def _predicates(
+    stretches: Sequence[Stretch], words: DifferenceWords, baseline: str, in_score: str = ""
+) -> list[str]:
+    """Describe each stretch. The first one that is compared names the baseline and the score."""
+    compared = (number for number, each in enumerate(stretches) if each.standing.is_compared)
+    first = next(compared, None)
+    return [
+        _predicate(each, words, *((baseline, in_score) if number == first else ()))
+        for number, each in enumerate(stretches)
+    ]
 
-    def predicates(self, stretches: Sequence[Stretch], baseline: str, score: str) -> list[str]:
-        """Describe each stretch; the first comparison names the baseline and the score, if any."""
-        compared = [n for n, each in enumerate(stretches) if each.standing.is_compared]
-        return [
-            self.predicate(each, baseline, score) if [n] == compared[:1] else self.predicate(each)
-            for n, each in enumerate(stretches)
-        ]
 
-    def predicate(self, stretch: Stretch, baseline: str = "", score: str = "") -> str:
-        """Describe points at which a row compares in the same way: `2.0 BLEU below ln`."""
-        standing, differences = stretch
-        text = _STANDINGS[standing]
-        if standing in (Standing.ABOVE, Standing.BELOW):
-            return f"{self.sizes(differences)} {text} {baseline}".rstrip() + score
-        if standing is not Standing.OPEN:
+def _predicate(
+    stretch: Stretch, words: DifferenceWords, baseline: str = "", in_score: str = ""
+) -> str:
+    """Describe points at which a row compares in the same way: `2.0 BLEU below ln`."""
+    text = _STANDINGS[stretch.standing]
+    match stretch.standing:
+        case Standing.ABOVE | Standing.BELOW:
+            return f"{words.sizes(stretch.differences)} {text} {baseline}".rstrip() + in_score
+        case Standing.OPEN:
+            than = f" from {baseline}" if baseline else ""
+            only = len(stretch.differences) == 1
+            return text + than + in_score + (words.interval(stretch.differences[0]) if only else "")
+        case _:
             return text
-        than = f" from {baseline}" if baseline else ""
-        interval = self.interval(differences[0]) if len(differences) == 1 else ""
-        return f"{text}{than}{score}{interval}"
-
-    def place(self, points: Sequence[str]) -> str:
-        """Return `at batch size 8 ` or `with placement pre, `, or "" unless there is one axis."""
-        if len(self.result.axes) != 1:
-            return ""
-        (axis,), span = self.result.axes, self.span(points)
-        if axis.numeric:
-            return f"at {setting_with_values(axis.key, span)} "
-        return f"with {axis.name} {span}, "
-
-    def next_place(self, points: Sequence[str]) -> str:
-        """Return the place without the axis, which an earlier place has: `at 32 and 128 `."""
-        if len(self.result.axes) != 1:
-            return ""
-        return f"{'at' if self.result.axes[0].numeric else 'with'} {self.span(points)} "
-
-    def span(self, points: Sequence[str]) -> str:
-        """Return the values of the only axis: `8`, `32 and 128`, or a range such as `32 to 512`."""
-        (axis,) = self.result.axes
-        values = [*dict.fromkeys(values_at(point, self.result.keys)[axis.key] for point in points)]
-        ends, between = values[:1] + values[1:][-1:], " and " if len(values) == 2 else " to "
-        return between.join(map(_thousands, ends))
-
-    def size(self, gap: float) -> str:
-        """Return the size of a difference: one digit for BLEU and chrF, or more if that is zero."""
-        digits = score_text(abs(gap), self.result.column)
-        first = f"{abs(gap):.1f}" if self.unit else digits
-        for text in (first, digits, f"{abs(gap):.1g}"):
-            if float(text.replace(",", "")) != 0:
-                return text
-        return score_text(0.0, self.result.column)
-
-    def sizes(self, differences: Iterable[PointDifference]) -> str:
-        """Return the sizes of differences, with their unit: `2.0 BLEU`, `1.2 to 2.0 BLEU`."""
-        sizes = sorted(abs(each.gap) for each in differences if each.gap is not None)
-        ends = dict.fromkeys(self.size(size) for size in (sizes[0], sizes[-1]))
-        return f"{' to '.join(ends)} {self.unit if self.result.axes else ''}".strip()
-
-    def interval(self, difference: PointDifference) -> str:
-        """Return a difference with its interval, in brackets: ` (+0.7 [-0.1, +1.5])`."""
-        if difference.gap is None:
-            return ""
-        ends = (difference.gap, *(difference.interval or ()))
-        gap, *bounds = (f"{'-' if x < 0 else '+'}{self.size(x)}" for x in ends)
-        return f" ({gap} [{', '.join(bounds)}])" if bounds else f" ({gap})"
 
 
 def _verb(stretch: Stretch) -> str:
     return "has" if stretch.standing is Standing.DIVERGED else "is"
-
-
-def _thousands(value: str) -> str:
-    """Return a whole number with commas: 4,096."""
-    return f"{int(value):,}" if value.isdecimal() else value
-
-
-def _count(number: int) -> str:
-    return _COUNTS[number] if number < len(_COUNTS) else f"{number:,}"

@@ -34,18 +34,16 @@ class Stretch(NamedTuple):
     differences: Sequence[PointDifference]
 
 
-class AlongAxis(NamedTuple):
-    """How a row compares with the baseline, stretch by stretch along the only axis, if any."""
+class ComparedRow(NamedTuple):
+    """How a row compares with the baseline, stretch by stretch along the only axis, if any.
 
-    row: RowName
+    With `by_count`, there is one stretch per standing, and the answer states only how many points
+    each stretch has, because there are several axes or too many stretches.
+    """
+
+    name: RowName
     stretches: Sequence[Stretch]
-
-
-class ByCount(NamedTuple):
-    """At how many of its points a row compares in each way."""
-
-    row: RowName
-    stretches: Sequence[Stretch]
+    by_count: bool = False
 
 
 class NothingLearned(NamedTuple):
@@ -57,16 +55,16 @@ class BaselineNotLearned(NamedTuple):
 
 
 class OneScore(NamedTuple):
-    """The table has a single score: a row with its value as text."""
+    """The table has a single score: the name of its row, and its value as text."""
 
-    row: RowName
+    name: RowName
     value: str
 
 
 class BestAndWorst(NamedTuple):
-    """The table has a single row; these are its best and worst points, with the mean scores."""
+    """The table has a single row: its name, and its best and worst points with the mean scores."""
 
-    row: RowName
+    name: RowName
     best: tuple[str, float]
     worst: tuple[str, float]
 
@@ -74,7 +72,7 @@ class BestAndWorst(NamedTuple):
 class Comparisons(NamedTuple):
     """The rows that are compared with the baseline, and how many further rows the table has."""
 
-    rows: Sequence[AlongAxis | ByCount]
+    rows: Sequence[ComparedRow]
     others: int
 
 
@@ -157,7 +155,7 @@ def _comparisons(
 
 def _compared_row(
     name: RowName, differences: Sequence[PointDifference], axes: Sequence[Axis]
-) -> AlongAxis | ByCount:
+) -> ComparedRow:
     """Return how a row compares, by stretches along a single axis if there are few."""
     stretches = [
         Stretch(standing, [*group])
@@ -167,5 +165,6 @@ def _compared_row(
         stretches = [Stretch(each.standing, [each]) for each in differences]
     if len(axes) > 1 or len(stretches) > _MOST_STRETCHES:
         by_standing = grouped((each.standing, each) for each in differences)
-        return ByCount(name, [Stretch(*each) for each in by_standing.items()])
-    return AlongAxis(name, stretches)
+        stretches = [Stretch(*each) for each in by_standing.items()]
+        return ComparedRow(name, stretches, by_count=True)
+    return ComparedRow(name, stretches)

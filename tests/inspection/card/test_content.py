@@ -38,7 +38,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def findings(folder):
-    return read_card(folder / "card.json").content["findings"]
+    return read_card(folder / "card.json").content.findings
 
 
 def test_a_card_has_the_scores_and_baselines_of_its_short_runs(findings):

@@ -57,5 +57,5 @@ def test_replace_reports_the_commit_of_the_previous_card(tmp_path, publish, caps
     assert publish(LATER, "--replace") == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "replaced:" in line)
     assert line.startswith(f"replaced: {home}: the published card is from commit aaaaaaaaaa, ")
-    assert read_card(home / "card.json").content["environment"]["commit"] == LATER
+    assert read_card(home / "card.json").content.environment["commit"] == LATER
     assert not manifest.problems(tmp_path / "results")

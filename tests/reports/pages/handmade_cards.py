@@ -6,7 +6,7 @@ import msgspec
 
 from normlab.records.packed import Key, write_pack
 from normlab.records.record import Score
-from normlab.reports.card_file import FORMAT, read_card
+from normlab.reports.card_file import FORMAT, CardContent, read_card
 from tests.records.examples import record
 
 
@@ -36,6 +36,11 @@ def card_of(name, losses, *, sees_later=False, **board):
         "environment": {"commit": "abc"},
         "findings": {"translation": found, "stepwise": stepwise},
     }
+
+
+def content_of(values):
+    """Return the content of a card, given the values of its file."""
+    return CardContent(**{key: value for key, value in values.items() if key != "format"})
 
 
 def runs_by_seed(norm, losses, **changes):

@@ -4,7 +4,7 @@ import pytest
 
 from normlab.reports.card_file import Card
 from normlab.reports.pages.cards import baselines_for, board, card_page, scores
-from tests.reports.pages.handmade_cards import card_of, picture, runs_by_seed, written
+from tests.reports.pages.handmade_cards import card_of, content_of, picture, runs_by_seed, written
 
 
 def test_the_board_sorts_norms_by_loss_and_puts_norms_that_see_later_tokens_last():
@@ -14,7 +14,7 @@ def test_the_board_sorts_norms_by_loss_and_puts_norms_that_see_later_tokens_last
         card_of("none", [], nll="diverged 1/2", stepwise=0.3),
         card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7, sees_later=True),
     )
-    text = board(Card(content, {}) for content in contents)
+    text = board(Card(content_of(values), {}) for values in contents)
     assert [line for line in text.splitlines() if line.startswith("| `")] == [
         "| `mine` | 2.05 | - | - |",
         "| `ln` | 2.5 | 0.1+ | - |",

@@ -3,9 +3,7 @@
 import pytest
 
 from normlab.reports.tables.main_result import (
-    AlongAxis,
     BestAndWorst,
-    ByCount,
     Comparisons,
     NothingLearned,
     main_result,
@@ -22,7 +20,7 @@ def rows_of(table):
 
 def test_neighbouring_points_with_the_same_standing_are_one_stretch():
     (row,) = rows_of(sweep(SIZES))
-    assert isinstance(row, AlongAxis) and row.row.text == "bn"
+    assert not row.by_count and row.name.text == "bn"
     assert [(each.standing, len(each.differences)) for each in row.stretches] == [
         (Standing.BELOW, 2),
         (Standing.OPEN, 1),
@@ -33,7 +31,7 @@ def test_the_points_of_a_row_with_many_stretches_are_counted():
     levels = {("ln", str(size)): 30.0 for size in range(6)}
     levels |= {("bn", str(size)): 28.0 + 4.0 * (size % 2) for size in range(6)}
     (row,) = rows_of(sweep(levels))
-    assert isinstance(row, ByCount)
+    assert row.by_count
     assert {each.standing: len(each.differences) for each in row.stretches} == {
         Standing.BELOW: 3,
         Standing.ABOVE: 3,
