@@ -98,11 +98,11 @@ def publisher_to(
     root: Path | None, jobs: Sequence[Job], *, replace: bool = False, making: bool
 ) -> Publisher:
     """Return the publisher for the jobs' seeds. If no folder is given, it publishes nothing."""
-    from normlab.publishing.publish import check_jobs, publish_seeds
+    from normlab.publishing.publish import check_publishable, publish_seeds
 
     on_line, publish = partial(print, flush=True), None
     if root is not None:
-        check_jobs(root, jobs, replacing=replace, making=making)
+        check_publishable(root, jobs, replacing=replace, making=making)
         publish = partial(publish_seeds, root, on_line if replace else None)
     return Publisher(publish, on_line=on_line, on_problem=print_error)
 

@@ -81,9 +81,9 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
 
     wrong: list[str] = []
     for study in studies or [None]:
-        lines, problems = verify(root, study, write=write)
+        up_to_date, problems = verify(root, study, write=write)
         wrong += problems
-        print(*lines, sep="\n", end="\n" if lines else "")
+        print(*up_to_date, sep="\n", end="\n" if up_to_date else "")
     for line in wrong:
         print_error(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():

@@ -1,6 +1,7 @@
-"""Publishes the runs of a study, and refuses runs that would change published ones.
+"""Publishes the runs of a study.
 
-A published run never changes.
+A published run never changes: a different run with the same row, point and seed is an error, unless
+the user asks to replace the published one.
 """
 
 import json
@@ -13,7 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from normlab.errors import UserError
 from normlab.publishing.literature import LITERATURE, literature_page
-from normlab.publishing.published import checked, read, rendered
+from normlab.publishing.published import check_fingerprints, read, rendered
 from normlab.records import manifest
 from normlab.records.code import commit_text
 from normlab.records.files import only_writer
@@ -36,6 +37,18 @@ class PublishedRun(NamedTuple):
     curve: Sequence[Row]
     hypotheses: Mapping[str, Sequence[str]]
 
+    @classmethod
+    def of(cls, run: Run) -> "PublishedRun":
+        """Return the part of a run to publish, with private folders in its config shortened.
+
+        A run without a folder has no curve and no hypotheses.
+        """
+        record = run.record and with_fields(run.record, config=portable(run.record.config))
+        folder = run.folder if record else None
+        tested = folder if record and record.finished else None
+        curve = thinned(rows_of_run(folder)) if folder else []
+        return cls(record, curve, read_hypotheses(tested) if tested else {})
+
     def equals(self, other: "PublishedRun") -> bool:
         return self._text() == other._text()
 
@@ -44,73 +57,72 @@ class PublishedRun(NamedTuple):
         return json.dumps(plain([fields, self.curve, self.hypotheses]), sort_keys=True)
 
 
-def evidence(run: Run) -> PublishedRun:
-    """Return the published part of a run. A run without a folder has no curve and no hypotheses."""
-    record = run.record and with_fields(run.record, config=portable(run.record.config))
-    folder = run.folder if record else None
-    tested = folder if record and record.finished else None
-    curve = thinned(rows_of_run(folder)) if folder else []
-    return PublishedRun(record, curve, read_hypotheses(tested) if tested else {})
+def unchanged_pack(root: Path, study: str, scale: str) -> Pack:
+    """Return the published runs of a study, or an empty pack if none are published.
+
+    Raises UserError for a damaged record or manifest, or if a file has changed since it was
+    published.
+    """
+    published = pack(root / study / scale)
+    check_fingerprints(published)
+    if changed := manifest.problems(root, [published.folder / name for name in PACK]):
+        raise UserError("; ".join([*changed.values(), manifest.restore_or_accept(root)]))
+    return published
 
 
-def check(root: Path, study: str, scale: str, experiments: Mapping[Key, str | None]) -> Pack:
-    """Return the published runs after checking that new runs can be added.
+def check_experiments(published: Pack, experiments: Mapping[Key, str | None]) -> None:
+    """Raise UserError if a different experiment is already published at the row of a new run.
 
     `experiments` maps the keys of the new runs to their experiments, or to None for a missing run.
-    Raises UserError for a damaged record or manifest, for evidence that has changed since it was
-    published, and if a different experiment is already published at one of these rows and points.
     """
-    runs = checked(pack(root / study / scale))
-    if changed := manifest.problems(root, [runs.folder / name for name in PACK]):
-        raise UserError("; ".join([*changed.values(), manifest.restore_or_accept(root)]))
-    labels = {(key.row, key.point): label for key, label in experiments.items() if label}
-    for key, record in runs.records.items():
-        label = labels.get((key.row, key.point))
-        if record and label not in (None, _label(record)):
+    new = {key.row_and_point: label for key, label in experiments.items() if label}
+    for key, record in published.records.items():
+        label = new.get(key.row_and_point)
+        if record and label not in (None, _experiment(record)):
             raise UserError(
-                f"{runs.folder} has a different experiment for {key.name} ({_label(record)}) than "
-                f"this run ({label}); remove the overrides that differ, or pass another folder to "
-                "--publish"
+                f"{published.folder} has a different experiment for {key.name} "
+                f"({_experiment(record)}) than this run ({label}); remove the overrides that "
+                "differ, or pass another folder to --publish"
             )
-    return runs
 
 
-def check_unchanged(runs: Pack, others: Iterable[Run], *, making: bool) -> None:
-    """Raise UserError if publishing new runs would change published ones.
+def check_nothing_is_replaced(published: Pack, runs: Iterable[Run], *, making: bool) -> None:
+    """Raise UserError if publishing these runs would replace published ones.
 
     With `making`, runs without a record are still to be made, so they will differ from the
     published ones.
     """
-    by_key = {run.key: run for run in others if runs.records.get(run.key) is not None}
-    lines = changes(runs, {key: evidence(run) for key, run in by_key.items()})
+    again = {run.key: run for run in runs if published.records.get(run.key) is not None}
+    lines = replacements(published, {key: PublishedRun.of(run) for key, run in again.items()})
     if making:
         lines |= {
-            key: f"{_place(runs, key)} is already published, from {_code(runs.records[key])}"
-            for key, run in by_key.items()
+            key: f"{_address(published, key)} is already published, from "
+            f"{_code(published.records[key])}"
+            for key, run in again.items()
             if run.record is None
         }
     if lines:
-        raise UserError(_refused(lines))
+        raise UserError(_replacing_is_refused(lines))
 
 
-def changes(runs: Pack, others: Mapping[Key, PublishedRun]) -> dict[Key, str]:
-    """Return a line for each published run that a new run would replace with different evidence.
+def replacements(published: Pack, new: Mapping[Key, PublishedRun]) -> dict[Key, str]:
+    """Return a line for each published run that a different new run would replace.
 
     It contains the run's key, and the commits that made the published run and the new one.
     """
     return {
-        key: f"{_place(runs, key)}: the published run is from {_code(record)}, the new run from "
-        f"{_code(other.record)}"
-        for key, other in others.items()
-        if (record := runs.records.get(key)) is not None and other.record is not None
-        if not other.equals(
-            PublishedRun(record, runs.curves.get(key, []), runs.hypotheses.get(key, {}))
+        key: f"{_address(published, key)}: the published run is from {_code(record)}, the new run "
+        f"from {_code(run.record)}"
+        for key, run in new.items()
+        if (record := published.records.get(key)) is not None and run.record is not None
+        if not run.equals(
+            PublishedRun(record, published.curves.get(key, []), published.hypotheses.get(key, {}))
         )
     }
 
 
-def _place(runs: Pack, key: Key) -> str:
-    return f"{runs.folder}:{key.name}@seed{key.seed}"
+def _address(published: Pack, key: Key) -> str:
+    return f"{published.folder}:{key.name}@seed{key.seed}"
 
 
 def _code(record: RunRecord | None) -> str:
@@ -121,8 +133,8 @@ def _code(record: RunRecord | None) -> str:
     return f"commit {', '.join(commit_text(commit[:10], dirty) for commit in record.commits)}"
 
 
-def _refused(lines: Mapping[Key, str]) -> str:
-    """Return the error for published runs that would change: the first run, and how many follow."""
+def _replacing_is_refused(lines: Mapping[Key, str]) -> str:
+    """Return an error message with the first line, the number of others, and the remedies."""
     first, *others = lines.values()
     more = f" (and {len(others)} more)" if others else ""
     return (
@@ -141,28 +153,29 @@ def publish(
 ) -> Path:
     """Add runs to the published ones, rewrite tables and page, and return the folder.
 
-    A published run never changes: publishing the same run again adds nothing, and different
-    evidence for it is an error, unless `replacing` is passed, which is called with a line for each
-    replaced run. All runs that are already published stay, even at rows and points that the study
-    no longer has. Raises UserError before writing anything if runs are damaged, `check` would fail,
-    or evidence would change.
+    Publishing the same run again adds nothing. A different run is an error, unless `replacing` is
+    passed, which is then called with a line for each replaced run. All other published runs stay,
+    even at rows and points that the study no longer has. Raises UserError before writing anything
+    if runs are damaged, were changed by hand, or belong to a different experiment.
     """
     folder = root / study.name / scale
-    others = {run.key: evidence(run) for run in runs}
+    new = {run.key: PublishedRun.of(run) for run in runs}
     with only_writer(folder / RECORDS):
-        labels = {key: each.record and _label(each.record) for key, each in others.items()}
-        known = check(root, study.name, scale, labels)
-        changed = changes(known, others)
-        if changed and replacing is None:
-            raise UserError(_refused(changed))
-        _check_same_experiments(known, others)
-        study = _with_lost_rows(study, [*known.records, *others])
+        published = unchanged_pack(root, study.name, scale)
+        check_experiments(
+            published, {key: run.record and _experiment(run.record) for key, run in new.items()}
+        )
+        replaced = replacements(published, new)
+        if replaced and replacing is None:
+            raise UserError(_replacing_is_refused(replaced))
+        _check_seeds_form_one_experiment(published, new)
+        study = _with_lost_rows(study, [*published.records, *new])
         added = {
-            key: each
-            for key, each in others.items()
-            if key in changed or known.records.get(key) is None
+            key: run
+            for key, run in new.items()
+            if key in replaced or published.records.get(key) is None
         }
-        _write(known, study, scale, added)
+        _write(published, study, scale, added)
         # Accepted before anything is generated from them: if the disk is full now, the next call
         # can still continue, and `verify` names the missing pages.
         accept(root, [folder / name for name in PACK], required=False)
@@ -170,66 +183,69 @@ def publish(
         if study.literature and (root / LITERATURE).is_file():
             write_files({root / LITERATURE: literature_page(root, read)})
     if replacing is not None:
-        for line in changed.values():
+        for line in replaced.values():
             replacing(f"replaced: {line}")
     return folder
 
 
-def _check_same_experiments(known: Pack, others: Mapping[Key, PublishedRun]) -> None:
+def _check_seeds_form_one_experiment(published: Pack, new: Mapping[Key, PublishedRun]) -> None:
     """Raise UserError if new seeds cannot be averaged with the published ones that stay.
 
-    Their configs are the same, but the data or the size of the model has changed since, as with a
-    later version of a generated corpus.
+    Their configs are the same, but the data or the size of the model may have changed since, for
+    example with a later version of a generated corpus.
     """
-    published = {key: run for key, run in known.records.items() if run is not None}
-    records = published | {key: run.record for key, run in others.items() if run.record}
-    places = grouped((key.row_and_point, run) for key, run in records.items())
-    for place in {key.row_and_point for key in others} & places.keys():
-        seeds = sorted(places[place], key=lambda run: run.seed)
+    staying = {key: record for key, record in published.records.items() if record is not None}
+    records = staying | {key: run.record for key, run in new.items() if run.record}
+    by_point = grouped((key.row_and_point, record) for key, record in records.items())
+    for point in {key.row_and_point for key in new} & by_point.keys():
+        seeds = sorted(by_point[point], key=lambda record: record.seed)
         if (reason := why_not_one_experiment(seeds)) is not None:
             raise UserError(
-                f"{known.folder}: these seeds cannot be added to the published ones ({reason}); "
-                "run the published seeds again, too, and add --replace"
+                f"{published.folder}: these seeds cannot be added to the published ones "
+                f"({reason}); run the published seeds again, too, and add --replace"
             )
 
 
 def _with_lost_rows(study: Study, keys: Iterable[Key]) -> Study:
     """Return a study with the published rows that this version of it lacks.
 
-    They were removed since, or will be added in a later version.
+    They have been removed since, or will be added in a later version.
     """
     lost = {key.row: () for key in keys if key.row not in study.rows}
     return replace(study, rows={**study.rows, **lost})
 
 
-def _write(known: Pack, study: Study, scale: str, added: Mapping[Key, PublishedRun]) -> None:
-    """Write the packed files of a study again, with the added runs."""
-    records = known.records | {key: each.record for key, each in added.items()}
+def _write(published: Pack, study: Study, scale: str, added: Mapping[Key, PublishedRun]) -> None:
+    """Rewrite the packed files of a study with the added runs."""
+    records = published.records | {key: run.record for key, run in added.items()}
     write_pack(
-        known.folder,
+        published.folder,
         {key: records[key] for key in _by_plan(study, scale, records)},
-        known.curves | {key: each.curve for key, each in added.items()},
-        known.hypotheses | {key: each.hypotheses for key, each in added.items()},
+        published.curves | {key: run.curve for key, run in added.items()},
+        published.hypotheses | {key: run.hypotheses for key, run in added.items()},
     )
 
 
-def check_jobs(root: Path, jobs: Iterable[Job], *, replacing: bool, making: bool) -> None:
+def check_publishable(root: Path, jobs: Iterable[Job], *, replacing: bool, making: bool) -> None:
     """Raise UserError, before anything runs, if the jobs' runs cannot be published.
 
     With `replacing`, published runs may change. With `making`, the jobs' unfinished runs are still
     to be made.
     """
     for job in jobs:
-        experiments = {run.planned.key: run.folder.parent.name for run in job.runs}
-        runs = check(root, job.study.name, job.scale, experiments)
+        published = unchanged_pack(root, job.study.name, job.scale)
+        check_experiments(published, {run.planned.key: run.folder.parent.name for run in job.runs})
         if not replacing:
-            check_unchanged(runs, map(_ended_run, job.runs), making=making)
+            check_nothing_is_replaced(published, map(_ended_run, job.runs), making=making)
 
 
 def publish_seeds(
     root: Path, replacing: Callable[[str], object] | None, job: Job, seeds: Iterable[int]
 ) -> Path:
-    """Publish the runs of a job with these seeds like `publish`, and return the folder."""
+    """Publish the runs of a job with these seeds, and return the folder.
+
+    `replacing` and the errors are as in `publish`.
+    """
     runs = [_ended_run(run) for seed in seeds for run in job.by_seed[seed]]
     return publish(root, job.study, job.scale, runs, replacing=replacing)
 
@@ -245,10 +261,11 @@ def _ended_run(run: StudyRun) -> Run:
 
 
 def _by_plan(study: Study, scale: str, keys: Iterable[Key]) -> list[Key]:
-    """Return the runs by seed in the order of the study. Runs that it does not plan come last."""
+    """Sort runs by seed, then by the order of the study. Runs that it does not plan come last."""
     order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
-    return sorted(keys, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
+    return sorted(keys, key=lambda k: (k.seed, order.get(k.row_and_point, 10**6)))
 
 
-def _label(record: RunRecord) -> str:
+def _experiment(record: RunRecord) -> str:
+    """Return the id of a run without its seed."""
     return record.run_id.removesuffix(f"-seed{record.seed}")

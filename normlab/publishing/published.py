@@ -1,7 +1,7 @@
 """The published runs of a study, `results/<study>/<scale>/`, and the files generated from them.
 
-The runs are packed (`normlab.records.packed`). `publish.py` adds runs, `verification.py` checks
-that the files follow from them.
+The runs are packed (`normlab.records.packed`). `publish.py` adds runs, and `verification.py` checks
+that the files match them.
 """
 
 from pathlib import Path
@@ -23,18 +23,22 @@ from normlab.studies.study import Study
 
 
 def read(folder: Path) -> list[Run]:
-    """Return the runs of a published study. Raise a UserError that lists the damaged records."""
+    """Return the runs of a published study.
+
+    Raises a UserError if there is none, or if records do not match their config.
+    """
     if not (folder / RECORDS).exists():
         raise UserError(f"{folder} is not a published study, because it has no {RECORDS}")
-    runs = checked(pack(folder))
+    runs = pack(folder)
+    check_fingerprints(runs)
     return [
         Run(key, record, runs.curves.get(key, ()), record and runs.addresses[key])
         for key, record in runs.records.items()
     ]
 
 
-def checked(runs: Pack) -> Pack:
-    """Return the runs. Raise a UserError that lists records that do not match their config."""
+def check_fingerprints(runs: Pack) -> None:
+    """Raise a UserError that lists the records whose config does not match their fingerprint."""
     wrong = [
         f"{runs.folder / RECORDS}: the fingerprint of {record.run_id} does not match its config; "
         f"{MEND_PUBLISHED}"
@@ -43,7 +47,6 @@ def checked(runs: Pack) -> Pack:
     ]
     if wrong:
         raise UserError("\n".join(wrong))
-    return runs
 
 
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:

@@ -1,7 +1,9 @@
 """Checks that published evidence is unchanged, and that tables and pages follow from it."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from normlab.errors import UserError
 from normlab.publishing.literature import LITERATURE, literature_page
@@ -9,75 +11,99 @@ from normlab.publishing.published import read, rendered
 from normlab.records import manifest
 from normlab.records.manifest import MANIFEST, stale, write_files
 from normlab.records.packed import RECORDS
-from normlab.reports.card_file import FOLDER
+from normlab.reports.card_file import FOLDER as CARDS
 from normlab.reports.pages.cards import BOARD, card_pages
 from normlab.studies.load import load_study
 
-_NO_STUDIES = ("cards", "health")
+_NOT_STUDIES = ("cards", "health")
 """Folders whose runs do not belong to a study."""
 
 
-def verify(
-    root: Path, study: str | None = None, *, write: bool = False
-) -> tuple[list[str], list[str]]:
-    """Check the evidence in a folder, and the tables and pages made from it.
+class Verified(NamedTuple):
+    """A line per study or page that is up to date or was rewritten, and a line per problem."""
 
-    Returns two lists of lines: what is up to date or was written, and what is wrong. With `write`,
-    outdated files are regenerated, except for studies whose evidence changed after publication.
-    `study` limits the check to one study. Raises UserError if no study is published.
+    up_to_date: list[str]
+    problems: list[str]
+
+
+class _Generated(NamedTuple):
+    """Files generated from published evidence.
+
+    `name` is what lines call them. The files are generated only if `evidence`, a file or a folder,
+    is unchanged. `texts` returns their texts by path.
+    """
+
+    name: Path
+    evidence: Path
+    texts: Callable[[], Mapping[Path, str]]
+
+
+def verify(root: Path, study: str | None = None, *, write: bool = False) -> Verified:
+    """Check the evidence in a folder, and the tables and pages generated from it.
+
+    With `write`, outdated files are regenerated, except those whose evidence has changed since it
+    was published. `study` limits the check to one study. Raises UserError if no study is published.
     """
     changed = manifest.problems(root)
-    known = root / MANIFEST not in changed  # otherwise no file can be checked
-    if study is not None and known:
+    if root / MANIFEST in changed:  # without a manifest, no file can be checked
+        return Verified([], [*changed.values(), manifest.restore_or_accept(root)])
+    if study is not None:
         changed = {path: why for path, why in changed.items() if root / study in path.parents}
-    up_to_date: list[str] = []
-    wrong = [*changed.values()]
+    verified = Verified([], [*changed.values()])
     if changed:
-        wrong.append(manifest.restore_or_accept(root))
-    for name in _unchanged(root, changed, study) if known else ():
-        try:
-            files = _files_of(root, name)
-        except UserError as error:
-            wrong += str(error).splitlines()
+        verified.problems.append(manifest.restore_or_accept(root))
+    folders = _study_folders(root, study, required=not changed)
+    touched = {folder for path in changed for folder in (path, *path.parents)}
+    for generated in _all_generated(root, folders, whole=study is None):
+        if generated.evidence in touched:
             continue
-        late = stale(files)
-        if write or not late:
-            write_files({path: files[path] for path in late})
-            wrote = ", ".join(path.name for path in late)
-            up_to_date.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
+        try:
+            texts = generated.texts()
+        except UserError as error:
+            verified.problems.extend(str(error).splitlines())
+            continue
+        outdated = stale(texts)
+        if write or not outdated:
+            write_files({path: texts[path] for path in outdated})
+            wrote = ", ".join(path.name for path in outdated)
+            state = f"wrote {wrote}" if outdated else "up to date"
+            verified.up_to_date.append(f"{generated.name}: {state}")
         else:
-            again = f"write it with normlab study publish --results {root}"
-            states = {p: "does not match its records" if p.is_file() else "missing" for p in late}
-            wrong += [f"{path}: {state}; {again}" for path, state in states.items()]
-    return up_to_date, wrong
+            verified.problems.extend(_outdated_lines(outdated, root))
+    return verified
 
 
-def _files_of(root: Path, name: Path) -> dict[Path, str]:
-    """Return the text of the files generated from all cards, from a study, or for `LITERATURE`."""
-    if name == root / BOARD:
-        return card_pages(root)
-    return (
-        {name: literature_page(root, read)} if name == root / LITERATURE else rendered(None, name)
-    )
+def _outdated_lines(paths: Collection[Path], root: Path) -> Iterator[str]:
+    for path in paths:
+        state = "does not match its records" if path.is_file() else "missing"
+        yield f"{path}: {state}; write it with normlab study publish --results {root}"
 
 
-def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list[Path]:
-    """Return what can be made from unchanged evidence: the folders of studies, and the board.
+def _study_folders(root: Path, study: str | None, *, required: bool) -> list[Path]:
+    """Return the folders of published studies at their scales, or those of one study.
 
-    Raises UserError if no study is published.
+    If there are none although one is `required`, raises UserError.
     """
-    every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
-    every = [folder for folder in every if folder.parent.name not in _NO_STUDIES]
+    packed = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
+    every = [folder for folder in packed if folder.parent.name not in _NOT_STUDIES]
     folders = [folder for folder in every if study in (None, folder.parent.name)]
-    if not folders and not changed:
+    if required and not folders:
         what = "no study is" if study is None else f"the study {load_study(study).name} is not"
         published = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
         again = f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
         raise UserError(f"{what} published in {root} (published: {published}); {again}")
-    touched = {folder for path in changed for folder in (path, *path.parents)}
-    sources = [folder for folder in folders if folder not in touched]
-    if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:
-        sources.append(root / BOARD)
-    if study is None and root / LITERATURE not in touched and (root / LITERATURE).is_file():
-        sources.append(root / LITERATURE)
-    return sources
+    return folders
+
+
+def _all_generated(root: Path, folders: Collection[Path], *, whole: bool) -> Iterator[_Generated]:
+    """Yield the files generated from each study.
+
+    If `whole`, also yield those generated from all report cards, and the page of published numbers.
+    """
+    for folder in folders:
+        yield _Generated(folder, folder, partial(rendered, None, folder))
+    if whole and (root / CARDS).is_dir():
+        yield _Generated(root / BOARD, root / CARDS, partial(card_pages, root))
+    literature = root / LITERATURE
+    if whole and literature.is_file():
+        yield _Generated(literature, literature, lambda: {literature: literature_page(root, read)})
