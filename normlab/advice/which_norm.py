@@ -115,7 +115,7 @@ def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
         return [_part_line(name, results, language) for name in names]
 
     def numbers(gaps: Sequence[BoundedGap]) -> list[str]:
-        return [in_markdown(gap.shown(results, language).line) for gap in gaps]
+        return [in_markdown(gap.cell(results, language).line) for gap in gaps]
 
     return _Shown(
         when=in_markdown(situation.when.text(language)),

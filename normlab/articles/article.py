@@ -1,31 +1,34 @@
 """Reads the articles in `configs/article`: sentences and tables, each with what was found on it.
 
-id: 1                                  the number of the article; the file is named 1.yaml
-title: {zh: ..., en: ...}              every text has the Chinese original and its English
+id: 1                                    the number of the article, whose file is 1.yaml
+title: {zh: ..., en: ...}                texts are the Chinese original and its translation
 tables:
-  translation:                         the name of the table
-    section: "4"                       where it is in the article
+  translation:                           the name of the table
+    section: "4"                         where it is in the article
     title: {zh: ..., en: ...}
     columns: [{zh: ..., en: ...}, ...]
     rows:
-      - - {zh: Transformer + LN}       the first cell names the row; `en` may be left out if it
-        - zh: "35.2"                   is the same
-          ours: [{part: 1.figure}]     every other cell has its evidence: `evidence_kinds/`
-    below: [...]                       the evidence on the whole table, which may be left out
-sections:                              the article in its own order
+      - - {zh: Transformer + LN}         the first cell is the name of the row; `en` may be left
+                                         out if it is the same
+        - zh: "35.2"
+          evidence: [{part: 1.figure}]   all other cells need evidence, see `evidence_kinds/`
+    below: [...]                         optional: the evidence on the table as a whole
+sections:                                in the order of the article
   - title: {zh: ..., en: ...}
     body:
-      - {zh: ..., en: ..., ours: [...]}   a sentence; `ours` may be left out if it states nothing
-                                          that can be checked, and `try`, a command to type
-      - {table: translation}              one of the tables
-      - {piece: tensor}                   one of the live pieces in `PIECES`
+      - zh: ...                          a sentence
+        en: ...
+        evidence: [...]                  left out if it states nothing that can be checked
+        command: normlab explain ln bn   optional: a command to type
+      - {table: translation}             one of the tables
+      - {piece: tensor}                  one of the live pieces in `PIECES`
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from normlab.articles.evidence_kinds import Evidence
 from normlab.claims.in_words.language import ENGLISH, Locale, Words
@@ -42,7 +45,7 @@ class ArticleCell(Struct, frozen=True, forbid_unknown_fields=True):
 
     zh: Text
     en: str = ""
-    evidence: tuple[Evidence, ...] = field(name="ours", default=())
+    evidence: tuple[Evidence, ...] = ()
 
     def text(self, language: Locale) -> str:
         return Words(self.zh, self.en).text(language)
@@ -69,8 +72,8 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             if row[0].evidence or not all(cell.evidence for cell in row[1:]):
                 raise WrongField(
                     at,
-                    "every cell but the first needs `ours:`, what was found on it; if nothing "
-                    "can be found, give the reason as {says: {zh: ..., en: ...}}",
+                    "every cell but the first needs `evidence:`, what was found on it; if nothing "
+                    "can be found, state the reason as {remark: {zh: ..., en: ...}}",
                 )
 
     @property
@@ -110,8 +113,8 @@ class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     zh: str = ""
     en: str = ""
-    evidence: tuple[Evidence, ...] = field(name="ours", default=())
-    command: str = field(name="try", default="")
+    evidence: tuple[Evidence, ...] = ()
+    command: str = ""
     table: str = ""
     piece: str = ""
 

@@ -82,12 +82,12 @@ def sentences_text(articles: Iterable[Article], results: Results) -> str:
 def _what_lacks(sentence: Sentence, results: Results) -> tuple[Sentence, list[OpenPart], list[str]]:
     """Return a sentence with its open parts or, if it has none, with its other evidence."""
     parts = open_parts(sentence, results)
-    texts = [] if parts else [each.text(results, ENGLISH) for each in sentence.evidence]
+    texts = [] if parts else [each.found(results, ENGLISH).text for each in sentence.evidence]
     return sentence, parts, texts
 
 
 def _row(sentence: Sentence, state: str, results: Results) -> list[str]:
-    texts = [in_markdown(each.shown(results, ENGLISH).line) for each in sentence.evidence]
+    texts = [in_markdown(each.cell(results, ENGLISH).line) for each in sentence.evidence]
     cells = (sentence.place, sentence.zh, sentence.en, state)
     return [*map(in_markdown, cells), "<br>".join(texts)]
 

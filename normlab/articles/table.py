@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from normlab.articles.article import Article
-from normlab.articles.evidence_kinds import Shown
+from normlab.articles.evidence_kinds import CellText
 from normlab.articles.results import Results
 from normlab.claims.in_words.language import Locale
 from normlab.formats import pipes
@@ -38,9 +38,9 @@ class ShownRow(NamedTuple):
 
     name: str
     article: list[str]
-    measured: list[list[Shown]]
+    measured: list[list[CellText]]
 
-    def cells(self, head: Sequence[str]) -> Iterator[tuple[str, str, list[Shown]]]:
+    def cells(self, head: Sequence[str]) -> Iterator[tuple[str, str, list[CellText]]]:
         """Yield the column, the article's words and the finding of each cell after the name."""
         return zip(head[1:], self.article, self.measured, strict=True)
 
@@ -77,18 +77,18 @@ def shown_table(
         ShownRow(
             cells[0].text(language),
             [cell.text(language) for cell in cells[1:]],
-            [[each.shown(results, language) for each in cell.evidence] for cell in cells[1:]],
+            [[each.cell(results, language) for each in cell.evidence] for cell in cells[1:]],
         )
         for cells in table.rows
     ]
     title = table.title.text(language)
-    all_notes = [each.note(results, language) for each in table.evidence] if notes else []
+    all_notes = [each.found(results, language).note for each in table.evidence] if notes else []
     return ShownTable(
         caption=language.table.caption.format(title=title, id=article.id, section=table.section),
         label=f"article-{article.id}-{name}",
         head=[words.text(language) for words in table.columns],
         rows=rows,
-        below=[each.shown(results, language).line for each in table.below],
+        below=[each.cell(results, language).line for each in table.below],
         notes=[*dict.fromkeys(filter(None, all_notes))],
         language=language,
     )
@@ -106,7 +106,7 @@ def markdown_of(table: ShownTable) -> str:
     return "\n".join([title, *pipes(head, rows, words=len(head), notes=notes)]).rstrip() + "\n"
 
 
-def _markdown_cell(words: str, measured: Sequence[Shown]) -> str:
+def _markdown_cell(words: str, measured: Sequence[CellText]) -> str:
     return "<br>".join(
         [in_markdown(words), *(f"**{in_markdown(each.line)}**" for each in measured)]
     )

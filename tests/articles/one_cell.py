@@ -12,12 +12,12 @@ tables:
     columns: [{{zh: '方法_'}}, {{zh: BLEU}}]
     rows:
       - - {{zh: LN}}
-        - {{zh: '<35 %>', ours: {ours}}}
+        - {{zh: '<35 %>', evidence: {evidence}}}
 """
 
 
-def article(folder, ours):
+def article(folder, evidence):
     """Return an article with one cell, which has this evidence."""
     path = folder / "9.yaml"
-    path.write_text(CELL.format(ours=ours), "utf-8")
+    path.write_text(CELL.format(evidence=evidence), "utf-8")
     return load(path)

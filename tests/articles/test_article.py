@@ -29,19 +29,22 @@ def test_the_five_articles_have_all_their_tables():
 
 
 @pytest.mark.parametrize(
-    ("ours", "message"),
+    ("evidence", "message"),
     [
-        ("[]", r"9.yaml: tables.one.rows\[0\]: every cell but the first needs `ours:`"),
-        ("[{sentence: no}]", r"9.yaml: tables.one.rows\[0\]\[1\].ours\[0\]: needs one of check, "),
+        ("[]", r"9.yaml: tables.one.rows\[0\]: every cell but the first needs `evidence:`"),
+        (
+            "[{sentence: no}]",
+            r"9.yaml: tables.one.rows\[0\]\[1\].evidence\[0\]: needs one of check, ",
+        ),
         ("[{part: 2.worse, of: x}]", r"9.yaml: .*\[0\]: `of` does not exist; choose from"),
-        ("[{gap: a, of: b, row: c, to: [d]}]", r"rows\[0\]\[1\].ours\[0\].to: .*found \['d'\]"),
+        ("[{gap: a, of: b, row: c, to: [d]}]", r"rows\[0\]\[1\].evidence\[0\].to: .*found \['d'\]"),
     ],
 )
 def test_a_cell_with_missing_or_invalid_evidence_is_an_error_that_names_the_cell(
-    tmp_path, ours, message
+    tmp_path, evidence, message
 ):
     with pytest.raises(UserError, match=message):
-        article(tmp_path, ours)
+        article(tmp_path, evidence)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_verdicts_in_cells_match_the_ledger(results):
 
 
 def test_each_format_escapes_the_text_of_the_articles(tmp_path, results):
-    table = shown_table(article(tmp_path, "[{says: {zh: '5 % _ <i>'}}]"), "one", results, CHINESE)
+    table = shown_table(article(tmp_path, "[{remark: {zh: '5 % _ <i>'}}]"), "one", results, CHINESE)
     made = latex_of(table)
     assert r"\caption{50 \% \& $<$b$>$" in made and r"方法\_ & BLEU \\" in made
     assert r"LN & $<$35 \%$>$ \\" in made and r"\textit{5 \% \_ $<$i$>$}" in made

@@ -20,11 +20,16 @@ class StudyRows(NamedTuple):
     point: str
 
 
-class Shown(NamedTuple):
-    """The text of evidence in a cell. The place is in brackets in all formats but LaTeX."""
+class CellText(NamedTuple):
+    """What a table shows of evidence in one language.
+
+    `place` says where to find more, such as part `2.1`. It is in brackets in all formats but LaTeX.
+    `note` is the full text for the notes below the table, or "" if the cell's text is complete.
+    """
 
     text: str
-    place: str
+    place: str = ""
+    note: str = ""
 
     @property
     def line(self) -> str:
@@ -49,21 +54,13 @@ class Evidence(OneOfKinds):
             raise WrongField("", f"needs one of {known}; found {node!r:.60}")
         return cls.KINDS[keys[0]]
 
-    def text(self, results: Results, language: Locale) -> str:
-        """Return the text in a cell, without the words that it is about and without its place."""
+    def found(self, results: Results, language: Locale) -> CellText:
+        """Return what was found, as a cell shows it, without the words that it is about."""
         raise NotImplementedError
-
-    def place(self, results: Results) -> str:
-        """Return where to find more: a part of a claim, such as `2.1`, a check, or ""."""
-        return ""
 
     def explanation(self, results: Results) -> Explanation:
         """Return the explanation that opens below a sentence on the interactive page."""
         raise NotImplementedError
-
-    def note(self, results: Results, language: Locale) -> str:
-        """Return the full text for the notes below a table, or "" if the cell is complete."""
-        return ""
 
     def verdict(self, results: Results) -> Verdict | None:
         """Return the verdict on the words that it is about, or None for scores and remarks."""
@@ -84,12 +81,13 @@ class Evidence(OneOfKinds):
         """The rows whose scores the evidence shows, or None if it shows no score."""
         return None
 
-    def shown(self, results: Results, language: Locale) -> "Shown":
-        """Return the text in a cell, preceded by what it is about."""
-        text = self.text(results, language)
-        if self.about is not None:
-            text = language.phrasing.about.format(self.about.text(language), text)
-        return Shown(text, self.place(results))
+    def cell(self, results: Results, language: Locale) -> CellText:
+        """Return what was found, as a cell shows it, preceded by the words that it is about."""
+        found = self.found(results, language)
+        if self.about is None:
+            return found
+        text = language.phrasing.about.format(self.about.text(language), found.text)
+        return found._replace(text=text)
 
 
 _Kind = TypeVar("_Kind", bound=type[Evidence])

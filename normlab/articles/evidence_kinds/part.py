@@ -6,7 +6,7 @@ from typing import TypedDict
 from msgspec import Struct
 
 from normlab.articles.checks_in_chinese import deciding_findings
-from normlab.articles.evidence_kinds.base import Evidence, register
+from normlab.articles.evidence_kinds.base import CellText, Evidence, register
 from normlab.articles.explanation import (
     Explanation,
     FromCheck,
@@ -32,11 +32,14 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
     part: str
     about: Words | None = None
 
-    def text(self, results: Results, language: Locale) -> str:
-        return language.verdicts[self.verdict(results)]
-
-    def place(self, results: Results) -> str:
-        return results.place(self.part)
+    def found(self, results: Results, language: Locale) -> CellText:
+        part, place = results.part(self.part), results.place(self.part)
+        verdict = language.verdicts[part.verdict]
+        statement = language.choose(part.chinese, part.statement)
+        if facts := facts_text(part, language):
+            statement += language.phrasing.measurement.format(facts)
+        note = f"[{place}] {language.phrasing.about.format(verdict, statement)}"
+        return CellText(verdict, place, note)
 
     def explanation(self, results: Results) -> Explanation:
         part, claim = results.part(self.part), results.claim_of(self.part).id
@@ -47,14 +50,6 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
             statement=statement, claim=claim, verdict=part.verdict, grade=part.grades or None
         )
         return _EXPLANATIONS[part.source.kind](part, results, judged)
-
-    def note(self, results: Results, language: Locale) -> str:
-        part = results.part(self.part)
-        statement = language.choose(part.chinese, part.statement)
-        if facts := facts_text(part, language):
-            statement += language.phrasing.measurement.format(facts)
-        verdict = language.verdicts[part.verdict]
-        return f"[{results.place(self.part)}] {language.phrasing.about.format(verdict, statement)}"
 
     def verdict(self, results: Results) -> Verdict:
         return results.part(self.part).verdict

@@ -1,22 +1,22 @@
-"""A remark on why there is nothing to measure: `{says: {zh: ..., en: ...}}`."""
+"""A remark on why there is nothing to measure: `{remark: {zh: ..., en: ...}}`."""
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from normlab.articles.evidence_kinds.base import Evidence, register
+from normlab.articles.evidence_kinds.base import CellText, Evidence, register
 from normlab.articles.explanation import Explanation, Remark, in_both
 from normlab.articles.results import Results
 from normlab.claims.in_words.language import Locale, Words
 
 
-@register("says")
+@register("remark")
 class RemarkEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A sentence for a cell in which there is nothing to measure, or nothing can be measured."""
 
-    remark: Words = field(name="says")
+    remark: Words
     about: Words | None = None
 
-    def text(self, results: Results, language: Locale) -> str:
-        return self.remark.text(language)
+    def found(self, results: Results, language: Locale) -> CellText:
+        return CellText(self.remark.text(language))
 
     def explanation(self, results: Results) -> Explanation:
         return Remark(in_both(self.remark.text))

@@ -9,7 +9,7 @@ import math
 
 from msgspec import Struct
 
-from normlab.articles.evidence_kinds.base import Evidence, StudyRows, register
+from normlab.articles.evidence_kinds.base import CellText, Evidence, StudyRows, register
 from normlab.articles.explanation import Explanation, Scores, in_both
 from normlab.articles.results import Results
 from normlab.claims.in_words.language import Locale, Words
@@ -42,6 +42,13 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
     @property
     def study_rows(self) -> StudyRows:
         return StudyRows(self.of.partition("/")[0], (self.row,), self.at)
+
+    def text(self, results: Results, language: Locale) -> str:
+        """Return what the runs show."""
+        raise NotImplementedError
+
+    def found(self, results: Results, language: Locale) -> CellText:
+        return CellText(self.text(results, language))
 
     def explanation(self, results: Results) -> Explanation:
         """Return what the runs show, with the score's name (the page has no column heading)."""

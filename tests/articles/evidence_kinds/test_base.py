@@ -11,7 +11,7 @@ from tests.articles.one_cell import article
 
 
 @pytest.mark.parametrize(
-    ("ours", "message"),
+    ("evidence", "message"),
     [
         ("[{part: 2.wrse}]", "has no part 2.wrse; parts of claim 2: worse, "),
         ("[{part: 99.worse}]", "has no part 99.worse"),
@@ -30,9 +30,11 @@ from tests.articles.one_cell import article
         ("[{score: test/bleu, of: translation_norms/huge, row: ln}]", "records.jsonl is missing"),
     ],
 )
-def test_missing_evidence_raises_an_error_that_names_the_evidence(tmp_path, results, ours, message):
+def test_missing_evidence_raises_an_error_that_names_the_evidence(
+    tmp_path, results, evidence, message
+):
     with pytest.raises(UserError, match=message):
-        shown_table(article(tmp_path, ours), "one", results, ENGLISH)
+        shown_table(article(tmp_path, evidence), "one", results, ENGLISH)
 
 
 @pytest.mark.parametrize(

@@ -23,20 +23,20 @@ def results(tmp_path):
 
 
 def evidence(name, zh):
-    return CheckEvidence(check="a.check", name=name, zh=zh)
+    return CheckEvidence(check="a.check", finding=name, zh=zh)
 
 
 def test_a_cell_has_the_verdict_and_the_place_of_the_finding(results):
     bn, ln = evidence("bn", "变化 {moved:.0%}"), evidence("ln", ByStanding(supports="不变"))
-    assert bn.shown(results, ENGLISH).line == "does not hold [a.check 1]"
-    assert ln.shown(results, CHINESE).line == "成立 [a.check 2]"
+    assert bn.cell(results, ENGLISH).line == "does not hold [a.check 1]"
+    assert ln.cell(results, CHINESE).line == "成立 [a.check 2]"
 
 
 def test_a_note_has_the_question_in_english_and_what_was_found_in_both_languages(results):
     bn = evidence("bn", "变化 {moved:.0%}")
     note = "[a.check 1] does not hold: Is it equal. Measured: moves by 20%."
-    assert bn.note(results, ENGLISH) == note
-    assert bn.note(results, CHINESE) == "[a.check 1] 不成立。变化 20%。"
+    assert bn.cell(results, ENGLISH).note == note
+    assert bn.cell(results, CHINESE).note == "[a.check 1] 不成立。变化 20%。"
     explanation = bn.explanation(results)
     assert isinstance(explanation, FromCheck) and explanation.verdict == "contradicted"
     assert explanation.findings == (("变化 20%", "moves by 20%"),)
