@@ -1,4 +1,4 @@
-"""The base class of norms, which has the gain and the shift, and the identity, `NoNorm`."""
+"""The base class of norms, which applies gain and shift, and the identity, `NoNorm`."""
 
 import inspect
 import sys
@@ -19,11 +19,11 @@ from normlab.norms.tokens import ALL, Tokens
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Affine = bool | Literal["scale"]
-"""Whether a norm learns gain and shift. With `scale` it learns only the gain."""
+"""Whether a norm learns a gain and a shift. With `scale`, it learns only a gain."""
 
 
 def uncompiled(function: _Function) -> _Function:
-    """Exclude a function from compilation, without loading torch._dynamo, which takes a second."""
+    """Exclude a function from compilation, without importing torch._dynamo (about a second)."""
     disabled = _disable_dynamo(function)
 
     @wraps(function)
@@ -35,34 +35,36 @@ def uncompiled(function: _Function) -> _Function:
 
 
 class Norm(nn.Module, ABC):
-    """Normalizes a `[B, P, D]` tensor with statistics over `pools`, then applies gain and shift.
+    """Normalizes `[B, P, D]` with statistics over the axes `pools`, then applies gain and shift.
 
-    B is the number of sequences in the batch, P of positions, D of features. `weight` and `bias`
-    have one value per feature: parameters if learned, otherwise the constants 1 and 0.
+    B is the number of sequences in the batch, P the number of positions and D the number of
+    features. `weight`, the gain, and `bias`, the shift, have one value per feature. They are
+    parameters if they are learned, and otherwise the constants 1 and 0.
     """
 
     pools: ClassVar[frozenset[Axis]]
     exact_gradient: ClassVar[bool] = True
     """Whether the backward pass is the exact gradient of the forward pass in training."""
     foldable: ClassVar[bool] = False
-    """Whether the norm may be a fixed scale and shift per feature in eval mode (folding checks
-    this).
+    """Whether the norm can be a fixed scale and shift per feature in eval mode.
+
+    Folding then checks whether it is.
     """
     weight: Tensor
     bias: Tensor
     path: str = ""
-    """Where the norm is in its model, such as `encoder.0.ffn.inner`; set where it is built."""
+    """The path of the norm in its model, such as `encoder.0.self`, set when the model is built."""
     clock: Clock = Clock()
     """The current step, set by `begin_step`."""
     phases: Mapping[str, bool] = {}
-    """Whether each phase is still active at this step. It is empty outside a run."""
+    """Whether each phase has not yet ended at this step, keyed by name. Empty outside a run."""
     ramps: tuple[Ramp, ...] = ()
-    """The phases of a run in which the norm behaves differently, one after the other."""
+    """The lengths of the phases of a run in which the norm behaves differently."""
     extra_loss: Tensor | None = None
-    """A loss term of the last training forward pass, which a run adds to the summed loss once."""
-    most_positions: int | None = None  # maximum per call; None for no limit
-    by_position: bool = False  # a recurrent layer calls the norm once per position
-    center_weights: bool = False  # center each weight row of the linear layers before the norm
+    """A loss term of the last forward pass in training. A run adds it to the summed loss once."""
+    most_positions: int | None = None  # the most positions a call may have; None for no limit
+    by_position: bool = False  # whether each call is for a single position (recurrent layers)
+    center_weights: bool = False  # whether to center the weight rows of the linear layers before
 
     def __init__(self, dim: int, *, scale: bool, shift: bool) -> None:
         super().__init__()
@@ -72,7 +74,7 @@ class Norm(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
-        """Return the normalized `x` in its own dtype. The output at padding is unspecified."""
+        """Return `x` normalized, in the dtype of `x`. The output at padding is unspecified."""
 
     def gain_and_shift(self, z: Tensor) -> Tensor:
         """Return `weight z + bias`.
@@ -93,17 +95,17 @@ class Norm(nn.Module, ABC):
 
     @property
     def incremental(self) -> bool:
-        """Whether tokens can be processed one by one in eval mode: none depends on another."""
+        """Whether tokens can be processed one at a time in eval mode: none depends on another."""
         return self.batch_independent and not self.sees_future
 
     def forgo_shift(self) -> None:
-        """Fix the shift at 0, because the formula has none or an adjacent bias replaces it."""
+        """Fix the shift at 0, for a formula without a shift or if an adjacent bias replaces it."""
         fix_at_zero(self, "bias")
 
     def start_gain(self, value: float, *, key: str) -> None:
         """Scale the norm's initial output (without shift) by `value`.
 
-        Raises UserError, naming the setting `key` that asks for this, if no gain is learned.
+        Raises UserError if no gain is learned. The error names `key`, the setting that needs it.
         """
         if not isinstance(self.weight, nn.Parameter):
             raise UserError(
@@ -113,17 +115,20 @@ class Norm(nn.Module, ABC):
         nn.init.constant_(self.weight, value)
 
     def begin_step(self, clock: Clock) -> None:
-        """Set the step of the run.
+        """Set the current step of the run.
 
         A forward pass reads phases as Python values, so a compiled layer is recompiled when a phase
-        ends. A value that changes at every step must be in a tensor before the forward pass;
-        subclasses write it there by overriding this method.
+        ends. A value that changes at every step must therefore be kept in a tensor, which
+        subclasses fill by overriding this method.
         """
         last = self.last_steps(clock.total) if clock.step else {}
         self.clock, self.phases = clock, {name: clock.step <= end for name, end in last.items()}
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each phase, or raise UserError if this needs a known `total`."""
+        """Return the last step of each phase in a run of `total` steps, keyed by name.
+
+        Raises UserError if `total` is None but a phase is a share of the run.
+        """
         return {ramp.name: ramp.length(total) for ramp in self.ramps}
 
     def extra_repr(self) -> str:
@@ -136,7 +141,7 @@ class Norm(nn.Module, ABC):
         return ", ".join([str(self.dim), *shown, *([f"path={self.path}"] if self.path else [])])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit `extra_loss`, which belongs to the last forward pass."""
+        """Leave out `extra_loss`, which belongs to the last forward pass."""
         return {**vars(self), "extra_loss": None}
 
 
@@ -159,7 +164,7 @@ def require_divisor(groups: int, dim: int) -> None:
 
 
 def learn(norm: Norm, name: str, value: Tensor, *, learned: bool) -> None:
-    """Register `value` as a parameter of a norm if it is `learned`, otherwise as a constant."""
+    """Register `value` on the norm as a parameter if it is `learned`, otherwise as a constant."""
     if learned:
         norm.register_parameter(name, nn.Parameter(value))
     else:
@@ -167,7 +172,7 @@ def learn(norm: Norm, name: str, value: Tensor, *, learned: bool) -> None:
 
 
 def fix_at_zero(norm: Norm, name: str) -> None:
-    """Replace a parameter of a norm by the constant 0."""
+    """Replace a parameter of the norm with the constant 0. Do nothing if it is not learned."""
     value = getattr(norm, name)
     if isinstance(value, nn.Parameter):
         delattr(norm, name)
@@ -175,5 +180,5 @@ def fix_at_zero(norm: Norm, name: str) -> None:
 
 
 def during(norm: Norm, phase: str) -> bool:
-    """Return whether a phase of a norm has not ended at this step; always true outside a run."""
+    """Return whether a phase of the norm has not yet ended. Outside a run, phases never end."""
     return norm.phases.get(phase, True)

@@ -1,6 +1,6 @@
 """Batch norm (Ioffe and Szegedy 2015, algorithm 1), and variants that pool over different axes.
 
-Each token of a batch is one example. The files in `configs/norm` describe the options.
+Each token counts as one example of the batch. The files in `configs/norm` describe the settings.
 """
 
 from dataclasses import dataclass, field
@@ -24,11 +24,11 @@ _DRAWN_AT_ONCE = 64  # steps for which noise is drawn at once
 class BatchNorm(RunningNorm):
     """`weight (x - mean) / sqrt(var + eps) + bias`, per feature over all tokens of the batch.
 
-    With `unbiased` the running variance is divided by n - 1; batches are always normalized with the
-    variance divided by n, as in `nn.BatchNorm1d`. `padding` chooses the tokens that enter the
-    statistics: only real tokens (`exclude`), all tokens (`include`), or all tokens with padding set
-    to the mean, which shrinks the variance (`fill`). Torch's kernel runs instead of `formula` if
-    the two agree (`fast.py`).
+    With `unbiased`, the running variance has the divisor n - 1, for n tokens. A batch is always
+    normalized with the divisor n, as in `nn.BatchNorm1d`. `padding` chooses the tokens that enter
+    the statistics: only real tokens (`exclude`), all tokens (`include`), or all tokens with padding
+    set to the mean, which shrinks the variance (`fill`). Torch's kernel runs instead of `formula`
+    if the two agree (`fast.py`).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -43,7 +43,7 @@ class BatchNorm(RunningNorm):
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
-        """Create tables with `rows` rows: one row per position, or one row for all."""
+        """Create tables with `rows` rows: one per position, or a single row for all positions."""
         self.pool.rows = rows
         columns = 1 if "feature" in self.pools else self.dim
         self.register_buffer("running_mean", torch.zeros(rows, columns))
@@ -77,18 +77,21 @@ fast.kernel_of(BatchNorm)(fast.batch_norm)
 
 
 class GlobalNorm(BatchNorm):
-    """One mean and one variance over all features of all tokens of the batch."""
+    """`weight (x - mean) / sqrt(var + eps) + bias`, with one mean and variance for the batch.
+
+    Both are over all features of all tokens.
+    """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position", "feature"})
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PositionBatchNorm(BatchNorm):
-    """Batch norm per position: statistics per feature over the tokens at the same position.
+    """`weight (x - mean) / sqrt(var + eps) + bias`, per feature over the tokens at one position.
 
-    If a position has a single token, there is no variance: the output is the bias, and the
-    position's row in the tables is not updated. Recurrent positions beyond the last row use that
-    row (Cooijmans et al. 2017, section 3).
+    The tables are `[num_positions, D]`. A single token at a position has no variance: its output is
+    the bias, and the position's row in the tables is not updated. Recurrent positions beyond the
+    last row share that row (Cooijmans et al. 2017, section 3).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch"})
@@ -112,7 +115,7 @@ class PositionBatchNorm(BatchNorm):
 
 
 class SampleBatchNorm(PositionBatchNorm):
-    """Batch norm per position, with all features of a position pooled together.
+    """`weight (x - mean) / sqrt(var + eps) + bias`, over all features of the tokens at a position.
 
     A token that is alone at its position is normalized over its features, as in layer norm.
     """
@@ -121,7 +124,7 @@ class SampleBatchNorm(PositionBatchNorm):
 
 
 class ScaledBatchNorm(BatchNorm):
-    """Batch norm of tokens that RMS norm has first divided by their root mean square.
+    """Batch norm of `x / sqrt(mean(x^2) + eps)`: each token is first divided as in RMS norm.
 
     It is a baseline for PowerNorm in Shen et al. 2020 (`mask_syncbatchnorm.py` in their code).
     """
@@ -138,20 +141,19 @@ class ScaledBatchNorm(BatchNorm):
 class NoisyBatchNorm(BatchNorm):
     """Batch norm whose output mean and deviation change randomly at every training update.
 
-        y = weight (z s + m) + bias
+        y = weight (z s + m) + bias,  z = (x - mean) / sqrt(var + eps)
 
-    z is the normalized value of a feature. For each update, norm and feature, m is drawn from
-    `[-noise_shift, noise_shift]` and s from `[1, noise_scale]`; all tokens on all processes share
-    them. This adds internal covariate shift (Ioffe and Szegedy 2015) on purpose. Santurkar et al.
-    2018 (section 2.2) additionally draw noise per sample, after the gain. Outside a run there is no
-    noise.
+    For each update, norm and feature, m is drawn uniformly from `[-noise_shift, noise_shift]` and s
+    from `[1, noise_scale]`. All tokens on all processes share them. This adds internal covariate
+    shift (Ioffe and Szegedy 2015) on purpose. Santurkar et al. 2018 (section 2.2) additionally draw
+    noise per sample, after the gain. Outside a run there is no noise.
     """
 
     noise_shift: float
     noise_scale: float
-    noise: Float[Tensor, "2 D"] = field(init=False)  # the random numbers of this step
+    noise: Float[Tensor, "2 D"] = field(init=False)  # from 0 to 1: this step's numbers for m and s
     _seed = 0  # not a field
-    # the first of `_DRAWN_AT_ONCE` steps, and their random numbers
+    # the first of `_DRAWN_AT_ONCE` steps, and the random numbers of all of them
     _drawn: tuple[int, Tensor] | None = None
 
     def __post_init__(self) -> None:
@@ -159,7 +161,7 @@ class NoisyBatchNorm(BatchNorm):
         self.register_buffer("noise", self.no_noise(), persistent=False)
 
     def no_noise(self) -> Float[Tensor, "2 D"]:
-        """Return the noise that changes nothing: mean 0 and deviation 1."""
+        """Return the random numbers that change nothing: those of m = 0 and s = 1."""
         return torch.tensor([[0.5], [0.0]]).repeat(1, self.dim)
 
     def initialize(self, generator: torch.Generator) -> None:
@@ -171,7 +173,7 @@ class NoisyBatchNorm(BatchNorm):
         self.noise.copy_(self.drawn(clock.step, self.noise) if clock.step else self.no_noise())
 
     def drawn(self, step: int, like: Tensor) -> Float[Tensor, "2 D"]:
-        """Return the random numbers of a step. A GPU receives them for many steps at once."""
+        """Return a step's random numbers. A GPU receives those of many steps at once."""
         first = step - step % _DRAWN_AT_ONCE
         if self._drawn is None or self._drawn[0] != first or self._drawn[1].device != like.device:
             draw = torch.Generator()
@@ -183,7 +185,7 @@ class NoisyBatchNorm(BatchNorm):
         return self._drawn[1][step - first].to(like)
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """Normalize and add the noise of this update."""
+        """Return `x` normalized, with the noise of this update in training."""
         z = self.formula(x, mean, var)
         if self.regime != "train":
             return z

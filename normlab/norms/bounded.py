@@ -36,18 +36,20 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
 
 
 class BoundedMap(TokenNorm):
-    """`weight * f(alpha x + shift) + bias` with one learned scalar `alpha` and no statistics.
+    """`weight * f(alpha x + shift) + bias` of each value, with a learned scalar `alpha`.
 
-    DyT (Zhu et al. 2025, equation 1) uses tanh, Derf (Chen et al. 2025) erf with a learned shift.
-    `identity` is unbounded: both papers multiply the embeddings of language models by this learned
-    scalar, which starts at sqrt(D), or at 1 if the model already multiplies embeddings by sqrt(D).
+    There are no statistics. f is the function named by `function`: tanh in DyT (Zhu et al. 2025,
+    equation 1), and erf with a learned shift in Derf (Chen et al. 2025). With `identity`, which is
+    unbounded, the norm is the learned scalar by which both papers multiply the embeddings of
+    language models. There, alpha starts at sqrt(D), or at 1 if the model already multiplies its
+    embeddings by sqrt(D).
 
     Args:
-        alpha: initial value of `alpha`. In large language models the authors choose a different
+        alpha: initial value of `alpha`. For large language models, the authors choose a different
             value for each site.
         shift: initial value of the learned scalar `shift`; None for no shift.
         affine: whether weight and bias are learned; with `scale`, only the weight (LLaMA).
-        root_width: whether f is multiplied by sqrt(D). With `isru` that is DyISRU (Stollenwerk
+        root_width: whether f is multiplied by sqrt(D). With `isru`, this is DyISRU (Stollenwerk
             2025), `sqrt(D) x / sqrt(b + x^2)` with b = alpha^-2.
     """
 
@@ -77,17 +79,18 @@ class BoundedMap(TokenNorm):
 
 
 class BHyT(TokenNorm):
-    """`weight tanh(lam x / (kappa sqrt(mean(x^2) + eps)))` with one learned scalar `lam`.
+    """`weight tanh(lam x / (kappa sqrt(mean(x^2) + eps)))` with a learned scalar `lam`.
 
-    It is DyT with alpha = lam / kappa, applied to the output of RMS norm (`rms.py`), so the
-    argument of tanh does not grow with the stream. This is the exact form, `BHyT_Star` in the
-    authors' code (Byun et al. 2026). Their faster form approximates the second norm of a layer: it
-    adds `lam1^2 ||W_V W_O||^2 / (kappa^2 T D)` to the first norm's mean square, where T is the
-    configured sequence length. It is not implemented here, because it needs another norm's input
-    and the attention's weights, to which a norm has no access.
+    This is DyT with alpha = lam / kappa, applied to the output of RMS norm (`rms.py`), so the
+    argument of tanh does not grow with the residual stream. It is the exact form, `BHyT_Star` in
+    the authors' code (Byun et al. 2026). Their faster form approximates the mean square of a
+    layer's second norm by the first norm's mean square plus `lam1^2 ||W_V W_O||^2 / (kappa^2 T D)`,
+    where T is the configured sequence length. It is not implemented, because a norm has no access
+    to another norm's input and to the attention's weights.
 
     Args:
         lam: initial value of `lam`.
+        kappa: a constant that divides `lam`.
         affine: whether the gain is learned; there is no bias.
     """
 

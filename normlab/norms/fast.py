@@ -1,9 +1,9 @@
 """Faster kernels for norms, looked up by exact class: a subclass never uses its parent's kernel.
 
-Each kernel computes the norm's `formula`, or returns None if it does not apply. Kernel and formula
-are run and compared. If you change the formula, or another method that the norm computes with, the
-kernel no longer agrees with it and the norm runs the formula instead. An edit that does not change
-the compared values is not noticed. Compiled code uses no kernels: it runs the formula.
+A kernel returns what the norm's `formula` computes, or None if it does not apply. Before it is used
+for the first time, its results are compared with the formula's. If you change the formula, or
+another method that the norm computes with, they no longer agree, and the norm runs the formula. An
+edit that does not change the compared values is not noticed. Compiled code uses no kernels.
 """
 
 import sys
@@ -57,9 +57,9 @@ METHODS = (
     *("formula", "training_formula", "prepare", "output", "gain_and_shift"),
     *("moments", "estimates", "update", "enter"),
 )
-"""The methods a norm computes with. If one is replaced at run time, its kernel is checked again."""
+"""The methods that a norm computes with. If one is replaced, its kernel is compared again."""
 
-# total steps of the test run, whose first and last step check early and late phases
+# number of steps of the compared run: its first and last step are in early and late phases
 _LAST = 1_000_000
 _TOLERANCE = 1e-9  # relative to the largest value, in float64
 _AGREEMENTS: dict[tuple[Any, ...], bool] = {}
@@ -70,13 +70,13 @@ def agrees(norm: "Norm") -> bool:
     """Return whether the kernel of the norm's class agrees with its formula, with these settings.
 
     The first call in a process compares the outputs, gradients and statistics of two training
-    steps, and the output in evaluation, which takes a few milliseconds. If they differ, a one-line
-    warning is printed.
+    steps, and the output in evaluation, which takes a few milliseconds. If they differ, it prints a
+    one-line warning.
     """
     kind = type(norm)
     methods, settings = _getters(kind)
     if not vars(norm).keys().isdisjoint(METHODS):
-        return False  # this norm object overrides a method
+        return False  # this norm overrides a method of its class
     key = kind, methods(kind), settings(norm)
     try:
         return _AGREEMENTS[key]
@@ -88,7 +88,7 @@ def agrees(norm: "Norm") -> bool:
     with ThreadPoolExecutor(1) as thread:
         values = {name: getattr(norm, name) for name in _settings(kind)}
         _AGREEMENTS[key] = thread.submit(_same, kind, values).result()
-    disagree = key[:2]  # for any settings
+    disagree = key[:2]  # one warning for all settings
     if not _AGREEMENTS[key] and disagree not in _NAMED and is_main():
         _NAMED.add(disagree)
         line = f"the kernel of {kind.__name__} disagrees with its formula, so the formula runs"
@@ -98,7 +98,7 @@ def agrees(norm: "Norm") -> bool:
 
 @lru_cache
 def _getters(kind: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return a function that reads the methods of a class, and one for its norms' settings."""
+    """Return two functions: one reads the methods of a class, the other a norm's settings."""
     methods = [name for name in METHODS if hasattr(kind, name)]
     return attrgetter(*methods), attrgetter(*_settings(kind))
 
@@ -109,7 +109,7 @@ def _settings(kind: Any) -> list[str]:
 
 
 def _same(kind: type, settings: dict[str, Any]) -> bool:
-    """Return whether a norm gives the same results as a norm of a subclass without a kernel."""
+    """Return whether a norm gives the same results as one of a subclass, which has no kernel."""
     try:
         with torch.random.fork_rng(devices=[]):
             kinds = kind, type(kind.__name__, (kind,), {})
@@ -128,7 +128,7 @@ def _close(quick: Tensor, plain: Tensor) -> bool:
 def _values(norm: "Norm") -> list[Tensor]:
     """Return the outputs, gradients and statistics of two steps, then the output in evaluation.
 
-    The values of tokens and features differ by powers of ten, so that `eps` matters for some. One
+    Tokens and features differ in size by powers of ten, so that `eps` matters for some of them. One
     value is by far the largest of its token and of its feature, as large as a norm can make it.
     """
     if (pool := getattr(norm, "pool", None)) is not None:
@@ -159,7 +159,7 @@ def _values(norm: "Norm") -> list[Tensor]:
 
 
 def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """Layer norm with torch's kernel, unless the norm has a different gradient."""
+    """Return layer norm's output from torch's kernel, or None if `detach` changes the gradient."""
     if norm.detach != "none":
         return None
     wide, weight, bias = widen(x, norm.weight, norm.bias)
@@ -168,7 +168,7 @@ def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 
 
 def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """RMS norm with torch's kernel, if eps is inside the root and the mean is over all features."""
+    """Return RMS norm's output, if eps is inside the root and the mean is over all features."""
     if not norm.eps_inside or norm.share < 1:
         return None
     wide, gain = widen(x, norm.gain.expand(norm.dim))
@@ -178,8 +178,8 @@ def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """Return `weight x / sqrt(mean(x^2) + eps)` over the last axis.
 
-    torch has a fused kernel for RMS norm only on CUDA; on other devices it runs many small
-    operators.
+    torch has a fused kernel for RMS norm only on CUDA. On other devices, it would run many small
+    operators, so `_RootMeanSquare` is used.
     """
     if x.is_cuda:
         return F.rms_norm(x, x.shape[-1:], weight, eps)
@@ -187,12 +187,12 @@ def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
 
 
 class _RootMeanSquare(torch.autograd.Function):
-    """RMS norm that uses the backward pass of torch's layer norm.
+    """RMS norm with the backward pass of torch's layer norm.
 
         forward     y = weight x r,  r = 1 / sqrt(mean(x^2) + eps)
         backward    dx = r (g - x r mean(g x r)),  g = weight dy;  dweight = sum(dy x r)
 
-    Layer norm's backward pass, given a mean of 0, returns `dx - r mean(g)`.
+    Given a mean of 0, layer norm's backward pass returns `dx - r mean(g)`.
     """
 
     @staticmethod
@@ -215,7 +215,7 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """Batch norm with torch's kernel, if all real tokens of one process share their statistics."""
+    """Return batch norm's output, if all real tokens of one process share their statistics."""
     pool, count = norm.pool, tokens.known(x)
     (wide,) = widen(x)
     weight, bias = norm.weight.to(wide), norm.bias.to(wide)
@@ -255,7 +255,7 @@ def _tokens(image: Float[Tensor, "1 D N 1"]) -> Float[Tensor, "N D"]:
 
 @torch.no_grad()
 def moments(mean: Tensor, inverse: Tensor, eps: float, count: int) -> Moments:
-    """Return the moments `[1, D]` of a batch, given the inverse of its deviation."""
+    """Return the moments `[1, D]` of a batch, given the inverse of its standard deviation."""
     var = (inverse.square().reciprocal() - eps).clamp_(min=0)
     counted = mean.new_full((1, 1), count)
     return Moments(mean[None].detach(), var[None].detach(), counted, counted)

@@ -1,6 +1,6 @@
 """RMS norms whose gain depends on the token: SeeDNorm and GatedNorm.
 
-Neither paper has public code. The formulas here are the ones that reviews and ports agree on.
+Neither paper has public code. The formulas are those on which reviews and ports agree.
 """
 
 from dataclasses import dataclass, field
@@ -21,10 +21,10 @@ from normlab.norms.rms import RMSNorm
 class SeeDNorm(TokenNorm):
     """`(weight + alpha tanh(x . beta)) x / sqrt(mean(x^2) + eps)` (Cai et al. 2025).
 
-    The division is `RMSNorm.formula` (`rms.py`).
-    Alpha starts at 1 and beta at 0, so that it starts as RMS norm. With `groups` (the paper's
-    heads), each slice of contiguous features has its own dot product. The paper also applies weight
-    decay to alpha and beta.
+    weight, alpha and beta have one value per feature. Alpha starts at 1 and beta at 0, so the norm
+    starts as RMS norm. The features form `groups` contiguous slices (the paper's heads), each with
+    a dot product of its own. The paper also applies weight decay to alpha and beta. The division is
+    `RMSNorm.formula` (`rms.py`).
     """
 
     eps: float
@@ -55,10 +55,10 @@ class SeeDNorm(TokenNorm):
 class GatedNorm(TokenNorm):
     """`factor y sigmoid(up silu(down y))`, with y = `weight x / sqrt(mean(x^2) + eps)`.
 
+    Source: Qiu et al. 2026. The matrices `down` [rank, D] and `up` [D, rank] are initialized like
+    torch's linear layers, so the gate starts near 1/2, and with a factor of 2 the norm starts near
+    RMS norm. A run draws the matrices from its own seed; a norm built outside a run uses seed 0.
     The division in y is `RMSNorm.formula` (`rms.py`).
-    The matrices `down` [rank, D] and `up` start like torch's linear layers, so the gate starts near
-    1/2; with factor 2 the norm starts near RMS norm. A run draws them from its own seed; a norm
-    built outside a run uses seed 0. Source: Qiu et al. 2026.
     """
 
     eps: float

@@ -1,4 +1,4 @@
-"""The backward pass of PN, MABN and Unified Norm, which projects a moment out of the gradient."""
+"""The backward pass of PN, MABN and Unified Norm: it projects a moment out of the gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,11 +20,11 @@ class Projection:
         forward     z
         backward    dz' = factor (dz - m z),  m = fixed + share mean(dz z)
 
-    with means over the tokens of each group of a batch. `fixed` comes from earlier gradients;
+    with means over the tokens of each group of a batch. `fixed` comes from earlier gradients, and
     without `share`, m is just `fixed`.
 
-    The values that a norm needs later are added to `sums` `[1, D + 1]`: the sums over tokens of `dz
-    z` or, without `share`, of `(dz - m z) z`, and the number of tokens. Then `after` is called.
+    The backward pass adds what the norm needs later to `sums` [1, D + 1]: the sum over tokens of
+    `dz z` or, without `share`, of `(dz - m z) z`, and the number of tokens. Then it calls `after`.
     """
 
     fixed: Tensor
@@ -37,9 +37,10 @@ class Projection:
 def projected(
     z: Tensor, by: Projection, groups: Groups, over_group: AllReduce = unchanged
 ) -> Tensor:
-    """Return `z` unchanged; in the backward pass, `by` projects its gradient.
+    """Return `z` unchanged. In the backward pass, `by` projects its gradient.
 
-    Means are over the `groups` of the batch; `over_group` sums their moments over processes.
+    Means are over the `groups` of the batch, and `over_group` sums over the processes that share
+    them.
     """
     reduce = None if over_group is unchanged else over_group
     tensors = by.fixed, by.share, by.factor, by.sums, groups.count
@@ -87,7 +88,7 @@ class _Projected(torch.autograd.Function):
 
 
 def scaled(z: Tensor, factor: Tensor) -> Tensor:
-    """Return `z` unchanged; the backward pass multiplies its gradient by `factor`."""
+    """Return `z` unchanged. The backward pass multiplies its gradient by `factor`."""
     return _Scaled.apply(z, factor)
 
 
@@ -106,10 +107,11 @@ class _Scaled(torch.autograd.Function):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradientNorm(SquareNorm):
-    """A norm that projects a moment out of its gradient, and stores the moment in its tables.
+    """A norm that projects a moment out of its gradient, and keeps the moment in its tables.
 
-    The backward pass adds up the moment's sums over tokens and the number of tokens. They are added
-    to the tables at the end of the update, or immediately outside a run.
+    The moment is the mean of `dz z` over tokens. The backward pass adds up its sums and the number
+    of tokens in `gradient_sums`. They enter the tables at the end of the update, or immediately
+    outside a run.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -129,7 +131,7 @@ class GradientNorm(SquareNorm):
 
     @torch.no_grad()
     def commit_gradient(self) -> None:
-        """Update the tables with the gradient's moment since the last commit."""
+        """Update the tables with the gradient's moment over all tokens since the last commit."""
         sums = self.gradient_sums
         if self.pool.divided:
             sums = self.pool.over_processes(sums)
@@ -138,7 +140,7 @@ class GradientNorm(SquareNorm):
         self.gradient_sums.zero_()
 
     def enter_gradient(self, moment: Float[Tensor, "1 D"], counts: Bool[Tensor, "1 1"]) -> None:
-        """Update the tables with the last batch's gradient moment where `counts` is true."""
+        """Update the tables with a gradient's moment. `counts` is false if it has no tokens."""
         raise NotImplementedError
 
     def project(

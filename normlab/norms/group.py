@@ -1,4 +1,4 @@
-"""Group norm, either of each token separately or, as on images, over the positions of a sample."""
+"""Group norm: of each token separately or, as on images, over the positions of a sample."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,11 @@ from normlab.norms.rms import RMSNorm
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GroupNorm(TokenNorm):
-    """Layer norm within groups of contiguous features (Wu and He 2018), for each token separately.
+    """`(x - mean) / sqrt(var + eps)` over each group of a token's features (Wu and He 2018).
 
-    It calls `LayerNorm.formula` (`layer.py`) or, without `center`, `RMSNorm.formula` (`rms.py`), as
-    in PowerNorm's group scaling.
+    The features of a token form `groups` contiguous groups, to each of which `LayerNorm.formula`
+    (`layer.py`) is applied or, without `center`, `RMSNorm.formula` (`rms.py`), as in PowerNorm's
+    group scaling.
     """
 
     eps: float
@@ -35,9 +36,10 @@ class GroupNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SampleGroupNorm(SequenceNorm):
-    """Normalizes groups of contiguous features over a sample's positions (Wu and He 2018, eq. 7).
+    """`(x - mean) / sqrt(var + eps)`, over a group of features at all positions of a sample.
 
-    With one group it is `SequenceNorm`; with as many groups as features it is instance norm, whose
+    This is group norm of images (Wu and He 2018, equation 7), with contiguous groups. With one
+    group it is `SequenceNorm`; with as many groups as features it is instance norm, whose
     `InstanceNorm.formula` (`instance.py`) it uses.
     """
 

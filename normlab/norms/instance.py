@@ -13,11 +13,11 @@ from normlab.norms.tokens import ALL, Tokens
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InstanceNorm(Norm):
-    """`(x - mean) / sqrt(var + eps)`, per feature over its sequence (Ulyanov et al. 2016).
+    """`(x - mean) / sqrt(var + eps)`, per feature over a sequence's tokens (Ulyanov et al. 2016).
 
-    Only real tokens enter the statistics, and the variance is divided by their number, in training
-    and at inference. Outputs depend on later tokens. A sequence of one token has no variance, so
-    its output is the bias.
+    Only real tokens enter the statistics, and the variance is divided by their number, both in
+    training and at inference. So the output of a token depends on later tokens. A sequence of one
+    token has no variance, and its output is the bias.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
@@ -45,6 +45,9 @@ class InstanceNorm(Norm):
 
 
 class SequenceNorm(InstanceNorm):
-    """Normalizes all features of all real tokens of a sequence together."""
+    """`(x - mean) / sqrt(var + eps)`, over all features of all real tokens of a sequence.
+
+    On images, Wu and He 2018 call this layer norm. The formula is `InstanceNorm.formula`.
+    """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position", "feature"})

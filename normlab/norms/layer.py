@@ -17,9 +17,9 @@ Detach = Literal["none", "mean", "std", "both", "value"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TokenNorm(Norm):
-    """`weight z + bias`, where `formula` computes z from each token separately.
+    """`weight z + bias`, where `formula` computes z from each token `[D]` separately.
 
-    A norm that builds on another norm, such as RMS norm, calls that norm's `normalized`.
+    A norm that builds on another one, such as RMS norm, calls the other norm's `normalized`.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
@@ -27,7 +27,7 @@ class TokenNorm(Norm):
     dim: int = field(kw_only=False)
     affine: Affine
     saturates_at: float | None = field(init=False, default=None)
-    """The bound that |z| approaches if z is a saturating function, such as tanh."""
+    """The bound that |z| approaches, if `formula` saturates like tanh; otherwise None."""
 
     def __post_init__(self) -> None:
         super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
@@ -39,17 +39,17 @@ class TokenNorm(Norm):
         return self.output(self.formula(wide), wide).to(x.dtype)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Return z."""
+        """Return z, the values before gain and shift."""
         raise NotImplementedError
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:
-        """Return the norm's output, given z and the values that it was computed from."""
+        """Return the norm's output, given z and the input that z was computed from."""
         return self.gain_and_shift(z) if self.affine else z
 
     def normalized(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Compute z with a kernel that agrees with `formula`, or otherwise with the formula.
+        """Return z, computed by a kernel if one agrees with `formula`, otherwise by `formula`.
 
-        Other norms call this method of a norm built with `affine=False`. `x` is float32 or float64.
+        Other norms call this on a norm built with `affine=False`. `x` must be float32 or float64.
         """
         quick = fast.output(self, x, ALL)
         return self.formula(x) if quick is None else quick
@@ -57,12 +57,13 @@ class TokenNorm(Norm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LayerNorm(TokenNorm):
-    """`(x - mean) / sqrt(var + eps)` of each token (Ba, Kiros and Hinton 2016, equation 4).
+    """`(x - mean) / sqrt(var + eps)` over a token's features (Ba, Kiros and Hinton 2016, eq. 4).
 
-    `detach` chooses the statistics that the backward pass treats as constants; the output stays the
-    same (DetachNorm; Xu et al. 2019, section 3). With `value`, the output is the input but the
-    gradient is layer norm's; the authors' `gradnorm` also adds the normalized tokens to the output.
-    Torch's kernel runs instead of `formula` if the two agree (`fast.py`).
+    The backward pass treats the statistics that `detach` chooses as constants, while the output
+    stays the same (DetachNorm; Xu et al. 2019, section 3). With `value`, it is the other way round:
+    the output is the input, but the gradient is layer norm's. (The authors' `gradnorm` also adds
+    the normalized tokens to the output.) Torch's kernel runs instead of `formula` if the two agree
+    (`fast.py`).
     """
 
     eps: float
@@ -88,8 +89,9 @@ fast.kernel_of(LayerNorm)(fast.layer_norm)
 class AdaNorm(TokenNorm):
     """`C (1 - k n) n`, with n the normalized token and nothing learned (Xu et al. 2019, eq. 10).
 
-    No gradient flows through the factor `1 - k n`. As in the authors' code, `n` is the token minus
-    its mean, divided by `sd + eps`, where sd has the divisor D - 1. `scale` is C.
+    As in the authors' code, n is `(x - mean) / (sd + eps)` over the token's features, where the
+    standard deviation has the divisor D - 1. No gradient flows through the factor `1 - k n`.
+    `scale` is C.
     """
 
     exact_gradient: ClassVar[bool] = False

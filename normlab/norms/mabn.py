@@ -18,12 +18,14 @@ _CLIP = 5.0  # the correction of MABN and Unified Norm is clipped to between 1/5
 
 
 class WindowEntry(NamedTuple):
-    """How a batch, or each of its G ghost batches, enters the windows.
+    """How a batch, or each of its G ghost batches, enters the windows of the last K batches.
 
-    `next_row` is true at the batch's row in the windows, `stored` is the mean square that is
-    written to that row, and `square` is the mean square to divide by. If `is_full`, the warm-up has
-    ended and moments come from the windows. `outlier` marks the batches that the windows leave out;
-    it is None if there are none.
+    Attributes:
+        next_row: true at the windows' row for this batch.
+        is_full: whether moments come from the windows: these are full, and the warm-up has ended.
+        outlier: the ghost batches that the windows leave out; None if the norm leaves out none.
+        stored: the mean square that is written to the row.
+        square: the mean square to divide by.
     """
 
     next_row: Bool[Tensor, "K 1"]
@@ -44,14 +46,15 @@ class MovingAverageBatchNorm(GradientNorm):
                      psi is the mean of mean(dz z) over the last `window` batches
         inference    y = weight x / sqrt(running chi^2 + eps) + bias
 
-    The running square is the one from before the batch. In the warm-up, and until the window is
-    full, the moments of the batch are used. r is 1 until `correction_share` of the run has passed.
-    The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
-    `training_formula` has all steps in order; source: the authors' `MABN.py`. chi^2 and r are
-    constants in the backward pass.
+    chi^2 and r are constants in the backward pass, and the running chi^2 in r is from before the
+    batch. In the warm-up, and until the window is full, chi^2 and psi are the batch's own. r is 1
+    until `correction_share` of the run has passed.
 
-    The norm subtracts no mean. Instead, with `center_weights`, each weight row of the linear layers
-    before it is centered (`normlab.models.seq2seq.Layer._center`).
+    The norm subtracts no mean. Instead, with `center_weights`, the weight rows of the linear layers
+    before it are centered (`normlab.models.seq2seq.Layer._center`).
+
+    The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
+    `training_formula` has all steps in order. Source: the authors' `MABN.py`.
     """
 
     window: int
@@ -81,7 +84,7 @@ class MovingAverageBatchNorm(GradientNorm):
         return {"warmup": warmup, "correction": max(correction, warmup)}
 
     def training_formula(self, x: Tensor, zero: Tensor, mean_square: Tensor) -> Tensor:
-        """Divide by the window's RMS, project the moment out of the gradient, and correct."""
+        """Divide by the window's RMS, project psi out of the gradient, and multiply by r."""
         with torch.no_grad():
             entry = self.entry(mean_square.flatten(0, -2))
             r = self.correction(entry).view_as(zero).to(x)
@@ -92,11 +95,11 @@ class MovingAverageBatchNorm(GradientNorm):
         return self.corrected(z, r)
 
     def corrected(self, z: Tensor, r: Tensor) -> Tensor:
-        """Return the normalized values, given the correction `r` of each group."""
+        """Return `r z`, given each group's correction `r`."""
         return z * r
 
     def entry(self, newest: Rows) -> WindowEntry:
-        """Return the entry of the next batch, given its mean square."""
+        """Return the entry of a batch, given its mean square."""
         next_row, is_full = self.next_row, self.is_full
         if during(self, "warmup"):
             is_full = torch.zeros_like(is_full)
@@ -112,11 +115,11 @@ class MovingAverageBatchNorm(GradientNorm):
         return windows.mean(1)
 
     def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"] | None:
-        """Return whether the windows leave out each ghost batch, or None if they leave out none."""
+        """Return a mask of the ghost batches to leave out, by default None for none."""
         return None
 
     def correction(self, entry: WindowEntry) -> Rows:
-        """Return `r`, which is 1 for an outlier."""
+        """Return r, which is 1 for an outlier."""
         if during(self, "correction"):
             return torch.ones_like(entry.square)
         running = self.running_square.to(entry.square)
@@ -135,10 +138,10 @@ class MovingAverageBatchNorm(GradientNorm):
         advance_window(self)
 
     def projection_coefficients(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
-        """Return `fixed` and `share`: the multiple of z to subtract is `fixed + share mean(dz z)`.
+        """Return `fixed` and `share` such that psi is `fixed + share mean(dz z)`.
 
-        The multiple is the window's mean if the window was full in the forward pass, otherwise the
-        batch's moment.
+        psi is the window's mean if the window was full in the forward pass, and otherwise the
+        batch's own mean(dz z).
         """
         return Window(self.gradient_moments).mean_of_others(entry.next_row, entry.is_full)
 
@@ -148,12 +151,12 @@ class MovingAverageBatchNorm(GradientNorm):
 
 
 def advance_window(norm: MovingAverageBatchNorm) -> None:
-    """Make `next_row` mark the windows' row for the next batch."""
+    """Update `next_row` and `is_full` for the next batch."""
     window = Window(norm.squares)
     norm.next_row, norm.is_full = window.next_row(norm.updates), window.is_full(norm.updates)
 
 
 def spread(rows: Float[Tensor, "_ C"], like: Float[Tensor, "*groups D"]) -> Tensor:
-    """Return one row per ghost batch, or one row for all, in the shape of the batch's moments."""
+    """Return `rows`, one per ghost batch or one for all, in the shape of the batch's moments."""
     groups = like.shape[:-1]
     return rows.expand(groups.numel(), -1).view(*groups, -1)

@@ -12,22 +12,22 @@ from normlab.norms.base import Norm
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
-    """Build the norm `option` of `configs/norm`; `values` override the option's settings.
+    """Build the norm `option` of `configs/norm`, with its settings overridden by `values`.
 
-    It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace layer norm in any model.
-    `norm(x)` treats all tokens as real; `norm(x, Tokens(valid))` leaves padding out of the
-    statistics.
+    The norm maps `[B, P, D]` to the same shape, where D is `dim`, and can replace layer norm in any
+    model. `norm(x)` treats all tokens as real, and `norm(x, Tokens(valid))` leaves padding out of
+    the statistics.
 
-    Raises UserError if `option` is unknown (the error lists the options) or a value is invalid (the
-    error gives its key).
+    Raises UserError if `option` is unknown (the error lists the options) or if a value is invalid
+    (the error names its key).
     """
     option = norm_name(option)
     check_option("norm", option)
     check_values({"norm": values})
     node = {**option_settings("norm", option, "norm"), **values}
     norm = instantiate(node, "norm", Norm, dim=dim)
-    # In eval, torch's nn.TransformerEncoderLayer passes norm1.weight, .bias and .eps to a kernel
-    # that computes layer norm, whatever norm1 is, unless a module has a hook.
+    # In eval mode, torch's nn.TransformerEncoderLayer passes norm1.weight, .bias and .eps to a
+    # kernel that computes layer norm, whatever norm1 is, unless a module has a hook.
     norm.register_forward_pre_hook(_check_input)
     if not hasattr(norm, "eps"):
         vars(norm)["eps"] = math.nan  # torch's encoder layer reads it

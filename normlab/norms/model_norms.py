@@ -1,4 +1,4 @@
-"""Controls all norms of a model during training, and recalibrates running statistics."""
+"""Takes all norms of a model through a run, and recalibrates their running statistics."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,9 +17,9 @@ from normlab.norms.running import normalized_by, running_norms, statistics_kept
 
 
 class ModelNorms:
-    """Takes all norms of a model through the steps of a run.
+    """All norms of a model, which it takes through the steps of a run.
 
-    `freeze_statistics` is a share of the run's steps: after it, running statistics are frozen and
+    After the share `freeze_statistics` of the run's steps, running statistics are frozen, and
     training normalizes with them.
     """
 
@@ -29,10 +29,11 @@ class ModelNorms:
         self._running = running_norms(model)
 
     def milestones(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each phase of the norms in a run of `total` steps.
+        """Return the last step of each phase of the norms in a run of `total` steps, by name.
 
-        Phases without steps are omitted. Names look like `BatchRenorm/warmup`; if norms of the same
-        class have different phases, the names of later ones contain their path in the model.
+        Phases without steps are omitted. A phase's name is like `BatchRenorm/warmup`. If norms of
+        the same class have different phases, the names of later ones have the norm's path in the
+        model instead of the class.
         """
         steps: dict[str, int] = {}
         if (last := self._last_unfrozen(total)) is not None:
@@ -45,9 +46,9 @@ class ModelNorms:
         return steps
 
     def begin_step(self, step: int, total: int | None) -> None:
-        """Set the clock of all norms, and freeze their statistics once it is time.
+        """Set the step of all norms, and freeze their statistics once it is time.
 
-        `total` is the number of steps of the run, or None if unknown.
+        `total` is the number of steps of the run, or None if it is unknown.
         """
         last = self._last_unfrozen(total)
         for norm in self._named.values():
@@ -65,14 +66,14 @@ class ModelNorms:
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
-        """Update running statistics with the moments that norms collected in an update."""
+        """Update running statistics with the moments that the norms collected during an update."""
         for norm in self._running:
             norm.commit()
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """Return and clear the sum of the norms' extra losses on the last micro-batch, if any.
+        """Return and clear the sum of the norms' extra losses on the last micro-batch, or None.
 
-        Add it to the summed loss before the backward pass, because it has a gradient.
+        It has a gradient, so add it to the summed loss before the backward pass.
         """
         for norm in self._running:
             norm.pending.collect()
@@ -84,12 +85,12 @@ class ModelNorms:
 
 @contextmanager
 def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
-    """Use recalibrated running statistics inside the context; restore the original ones on exit.
+    """Use recalibrated running statistics inside the context, and restore the old ones on exit.
 
-    `run_batches` feeds batches to the model, which is in eval mode (no dropout) with its norms
-    using batch statistics. The new statistics are the moments pooled over all batches of all
-    processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
-    Rows that no batch reached keep their statistics. Raises UserError if no norm had any tokens.
+    `run_batches` feeds batches to the model. Meanwhile, the model is in eval mode (no dropout), but
+    its norms use batch statistics. The new statistics are the moments pooled over all batches of
+    all processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
+    Rows that no batch reaches keep their statistics. Raises UserError if no norm gets any tokens.
     """
     means = {norm: norm.running_moments()[0] for norm in running_norms(model)}
     sums = {n: mean.new_zeros(4, *mean.shape, dtype=torch.float64) for n, mean in means.items()}

@@ -1,8 +1,8 @@
-"""Means and variances of the groups of a batch, and how to pool them over several batches.
+"""Means and variances of groups of values in a batch, and how to pool them over batches.
 
 A `Pool` cuts a batch, without its padding, into groups of values that share their statistics.
-Statistics are float32 for any input except float64, which stays float64. The variance takes two
-passes over the data, because the difference of two large sums would lose precision.
+Statistics are float64 if the input is, and float32 otherwise. The variance takes two passes over
+the data, because the difference of two large sums would lose precision.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,15 @@ def widen(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
 
 
 def unchanged(table: Tensor) -> Tensor:
-    """Return the table itself, which is the sum over a single process."""
+    """Return the table itself, which is its sum over a single process."""
     return table
 
 
 class Moments(NamedTuple):
-    """The mean and variance of each group, and the number of values they were computed from.
+    """The mean and variance of each group, and the number of values that they are computed from.
 
-    The variance is divided by `var_count`, which equals `count` unless padding was filled in.
+    The tables broadcast, and the last dimension of the counts is 1. `var_count` is the divisor of
+    the variance. It equals `count`, unless padding is filled with the mean.
     """
 
     mean: Tensor
@@ -45,12 +46,15 @@ class Moments(NamedTuple):
     var_count: Tensor
 
     def at(self, positions: int) -> "Moments":
-        """Return the moments of the first `positions` positions; other processes may have more."""
+        """Return the moments of the first `positions` positions. Other processes may have more."""
         return Moments(*(table[..., :positions, :] for table in self))
 
     @torch.no_grad()
     def sums(self) -> Float[Tensor, "4 *tables"]:
-        """Return float64 sums that can be added across groups and batches."""
+        """Return both counts, the sum of values and the sum of squares, in float64.
+
+        They can be added over groups and batches.
+        """
         mean, var, count, var_count = (table.double() for table in self)
         squares = var_count * var + count * mean.square()
         return torch.stack(torch.broadcast_tensors(count, var_count, count * mean, squares))
@@ -65,7 +69,7 @@ class Moments(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The dimensions of a batch that a group of values spans, and how many values each group has.
+    """The dimensions of a batch that a group spans, and the number of values in each group.
 
     `count` has the shape of the groups' moments.
     """
@@ -75,17 +79,17 @@ class Groups(NamedTuple):
 
 
 class Values(NamedTuple):
-    """A batch, cut into groups with one mean and one variance each.
+    """A batch cut into groups, each with its own mean and variance.
 
     Attributes:
-        x: the values. All tokens in one group are `[N, D]`; else they are `[B, P, D]`, or
-            `[G, S, P, D]` for G ghost batches of S sequences. They are 0 at tokens that are left
-            out.
-        real: 1 at tokens that enter the statistics, else 0, with a last dimension of 1; None if all
-            do.
+        x: the values: `[N, D]` if all tokens are one group, `[G, S, P, D]` for G ghost batches of S
+            sequences, `[B, P, G, D / G]` for G groups of features, and otherwise `[B, P, D]`. They
+            are 0 at tokens that are left out.
+        real: 1 at tokens that enter the statistics and 0 at the others, with a last dimension of 1;
+            None if all tokens enter.
         axes: the dimensions of `x` that a group spans.
-        count: the number that each mean is divided by, and `var_count` the same for each variance,
-            both of the moments' shape.
+        count: the divisor of each group's mean, in the shape of the moments.
+        var_count: the divisor of each group's variance, in the same shape.
         packed: whether `x` holds only the real tokens.
     """
 
@@ -103,9 +107,10 @@ class Values(NamedTuple):
     def mean(
         self, values: Tensor, *counts: Tensor, by: AllReduce = unchanged
     ) -> tuple[Tensor, ...]:
-        """Return the mean of each group, then the `counts`, all summed by `by`.
+        """Return the mean of each group, followed by the `counts`.
 
-        Each group's mean is its sum divided by the first of the `counts`.
+        `by` sums the groups' sums and the `counts` over processes. A mean is a group's sum divided
+        by the first of the `counts`.
         """
         sums, reduced = values.sum(self.axes, keepdim=True), list(counts)
         if by is not unchanged:
@@ -119,10 +124,10 @@ class Values(NamedTuple):
 
 @dataclass
 class Pool:
-    """How statistics are pooled: over which axes, in which ghost batches, across processes or not.
+    """How statistics are pooled: over which axes, in ghost batches or not, across processes or not.
 
     A ghost batch has `ghost` consecutive sequences; the last one may have fewer (Hoffer, Hubara and
-    Soudry 2017, algorithm 1). With `sync` the statistics of a batch span all processes.
+    Soudry 2017, algorithm 1). With `sync`, the statistics of a batch span all processes.
     """
 
     axes: frozenset[Axis]
@@ -154,16 +159,16 @@ class Pool:
         return self.over_processes if self.sync and not self.divided else unchanged
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
-        """Sum a table `[..., R, d]`, padded to all rows because lengths may differ by process."""
+        """Sum a table `[..., R, d]`. Short tables are padded, because lengths differ by process."""
         if self.rows > 1 and not self.one_position:
             table = F.pad(table, (0, 0, 0, self.rows - table.shape[-2]))
         return sum_over_ranks(table)
 
     def cut(self, x: Float[Tensor, "B P D"], tokens: Tokens, padding: str = "exclude") -> Values:
-        """Return the groups of `x`.
+        """Return the groups of `x`, without its padding.
 
-        With `padding="fill"`, padding is taken to equal the mean, so only `var_count` includes it.
-        With "forward", `var_count` includes padding as well, and the values at padding are kept.
+        With `padding="fill"`, padding is taken to equal the mean, so that only `var_count` includes
+        it. With "forward", `var_count` also includes padding, and `x` keeps its values there.
         """
         counts_padding = padding in ("fill", "forward")
         if self.plain and not counts_padding:
@@ -173,7 +178,7 @@ class Pool:
         full = tokens.known(x) == x.shape[0] * x.shape[1]
         real = None if full else tokens.real(x)[..., None].to(x)
         every = None
-        # the last group is not full
+        # the last ghost batch is not full
         if self.ghost is not None and len(x) % min(self.ghost, len(x)):
             every = self.shape(torch.ones_like(x[..., :1]))
             real = every if real is None else self.shape(real)
@@ -203,7 +208,7 @@ class Pool:
         return width * mask.sum(axes, keepdim=True)
 
     def shape(self, x: Float[Tensor, "B P _"]) -> Tensor:
-        """Return `x` with an extra dimension for groups, padding an incomplete ghost batch."""
+        """Return `x` in the shape of `Values.x`, padding an incomplete ghost batch."""
         if self.plain:
             return x.flatten(0, 1)
         if self.groups > 1:
@@ -216,7 +221,7 @@ class Pool:
     def join(
         self, y: Tensor, values: Values, tokens: Tokens, like: Float[Tensor, "B P D"]
     ) -> Tensor:
-        """Undo `cut`, in the shape and dtype of `like`."""
+        """Undo `cut`: return `y` in the shape and dtype of `like`."""
         y = y.to(like.dtype)
         if values.packed:
             return tokens.unpack(y, like.shape)
@@ -225,7 +230,7 @@ class Pool:
         return y.reshape(like.shape)
 
     def moments(self, values: Values) -> Moments:
-        """Return each group's mean and variance, over the processes that share them."""
+        """Return each group's mean and variance, over all processes that share them."""
         x, by = values.x, self.over_group
         mean, count, var_count = values.mean(x, values.count, values.var_count, by=by)
         local = mean[..., : x.shape[-2], :] if self.rows > 1 else mean
@@ -234,7 +239,7 @@ class Pool:
         return Moments(mean, squares / var_count.clamp(min=1), count, var_count)
 
     def whole(self, moments: Moments) -> Moments:
-        """Pool the groups' moments over ghost batches and processes, to `[rows, columns]`."""
+        """Pool the groups' moments over ghost batches and processes, into `[rows, columns]`."""
         if self.divided:
             sums = moments.sums()
             sums = sums if sums.ndim == 3 else sums.flatten(1, -3).sum(1)

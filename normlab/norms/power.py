@@ -15,9 +15,9 @@ from normlab.norms.square import SquareNorm
 class PowerNormV(SquareNorm):
     """PN-V (Shen et al. 2020): `weight x / sqrt(mean(x^2) + eps) + bias`, with an exact gradient.
 
-    The mean square is the batch's in training and the running one at inference; the division is
-    `SquareNorm.formula` (`square.py`). The authors published no code for it. `padding=forward` and
-    `exclude` are the same here.
+    The mean square is the batch's in training, and the running one at inference. The division is
+    `SquareNorm.formula` (`square.py`). The authors published no code for PN-V. Here,
+    `padding=forward` is the same as `exclude`.
     """
 
     groups: int | None
@@ -36,9 +36,9 @@ class PowerNorm(GradientNorm):
                      then nu += mean(dz' z), which starts at 0
         inference    z = x / sqrt(psi^2 + eps): psi^2 is the running mean square
 
-    `backward` chooses s: with `code` it is the batch's mean square at every step, as in the
-    authors' code; with `paper` it is psi^2. s, psi^2 and nu are constants in the backward pass. The
-    division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
+    s, psi^2 and nu are constants in the backward pass. With `backward=code`, s is the batch's mean
+    square at every step, as in the authors' code; with `backward=paper`, it is psi^2. The division
+    is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
     `RunningNorm.forward` (`running.py`) chooses between training and inference.
     """
 
@@ -52,7 +52,7 @@ class PowerNorm(GradientNorm):
         self.register_buffer("gradient_moment", torch.zeros(1, self.dim))
 
     def training_formula(self, x: Tensor, zero: Tensor, mean_square: Tensor) -> Tensor:
-        """Divide by the batch's RMS in the warm-up and by the running RMS later; project out nu."""
+        """Divide by the batch's RMS in the warm-up and by the running RMS later, and project."""
         by_batch = during(self, "warmup")
         square = mean_square if by_batch else self.running_square.to(x)
         z = self.formula(x, zero, square)

@@ -1,4 +1,4 @@
-"""The length of a phase of a run, as a share of the run's steps or as a number of steps."""
+"""The length of a phase of a run: a share of the run's steps, or a number of steps."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Ramp:
     steps: int | None
 
     def length(self, total: int | None) -> int:
-        """Return the length in steps. Raise UserError if this needs `total` and it is None."""
+        """Return the length in steps. Raise UserError if it is a share and `total` is None."""
         if self.steps is None and total is None:
             raise UserError(
                 f"norm.{self.name}_share={self.share} needs budget.steps; set it, or "

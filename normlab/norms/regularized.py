@@ -17,16 +17,16 @@ class RegularizedBatchNorm(BatchNorm):
     """`weight (x - mean) / sqrt(max(var, eps)) + bias`, and a penalty for each training batch.
 
     It is batch norm with eps in a different place, and its gradient is exact. The penalty
-    (`loss_of`) pulls the batch's mean and deviation towards the running mean and deviation, mu and
-    sigma, so that training and inference use similar statistics. It is the sum over features of
-    `penalty_mean` times the first of two `terms` plus `penalty_var` times the second; for `diff`
+    (`loss_of`) pulls the batch's mean and deviation, mu_B and sigma_B, towards the running ones, mu
+    and sigma, so that training and inference use similar statistics. With `penalty=diff`, it is the
+    sum over features of
 
         penalty_mean (mu_B - mu)^2 + penalty_var |sigma_B^2 - sigma^2|
 
-    The paper has only diff and diff2; the others are from the authors' code. The penalty is added
-    once to the loss summed over a micro-batch. Running statistics are updated first, which shrinks
-    the distances by a factor of 1 - momentum. Processes that share batch statistics share one
-    penalty; each ghost batch has its own.
+    `terms` has both terms for the other penalties. The paper has only diff and diff2; the others
+    are from the authors' code. The penalty is added once to the summed loss of a micro-batch.
+    Running statistics are updated first, which shrinks the distances by a factor of 1 - momentum.
+    Processes that share batch statistics share one penalty; each ghost batch has its own.
     """
 
     penalty: Literal["diff", "diff2", "reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl"]
@@ -38,7 +38,7 @@ class RegularizedBatchNorm(BatchNorm):
         return (x - mean) * var.clamp(min=self.eps).rsqrt()
 
     def loss_of(self, groups: Moments) -> Tensor | None:
-        """Return the penalty of a training batch."""
+        """Return the penalty, or None in evaluation, without gradients, or if its weights are 0."""
         weighs = self.penalty_mean or self.penalty_var
         if not (weighs and self.training and groups.mean.requires_grad):
             return None
@@ -48,7 +48,7 @@ class RegularizedBatchNorm(BatchNorm):
         return total if self.pool.divided else total / world().size
 
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both penalty terms per feature.
+        """Return both terms of the penalty, per feature.
 
         `m` and `v` are the mean and variance of the batch, mu_B and sigma_B^2; `mu` and `var` are
         the running mean and variance.
@@ -75,6 +75,6 @@ class RegularizedBatchNorm(BatchNorm):
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Return the cosine of two vectors along the last axis, or 0 without a gradient if one is 0."""
+    """Return the cosine along the last axis. If a vector is 0, it is 0 and has no gradient."""
     none = (a.square().sum(-1) == 0) | (b.square().sum(-1) == 0)
     return cosine_similarity(a.masked_fill(none[..., None], 1.0), b, -1, eps=0).masked_fill(none, 0)

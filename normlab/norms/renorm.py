@@ -16,14 +16,16 @@ _SHIFT = 1 / 2  # share of the warm-up after that in which `d_max` grows (to ste
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BatchRenorm(BatchNorm):
-    """`(x - mu_B) / sigma_B r + d` in training, running statistics at inference (algorithm 1).
+    """`weight ((x - mu_B) / sigma_B r + d) + bias` in training (Ioffe 2017, algorithm 1).
 
         r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
 
-    are constants in the backward pass; mu and sigma are the running statistics before the batch.
-    After an eighth of the warm-up, the bounds start to grow from 1 (of r) and 0 (of d); the bound
-    of d reaches `d_max` after five eighths of the warm-up, the bound of r reaches `r_max` at its
-    end. The tables hold a running deviation instead of a variance, and eps is added to deviations.
+    mu_B and sigma_B are the statistics of the batch, mu and sigma the running statistics before the
+    batch. Inference computes `weight (x - mu) / sigma + bias`. r and d are constants in the
+    backward pass. In the first eighth of the warm-up, r is 1 and d is 0, as in batch norm. Then
+    their bounds grow: that of d reaches `d_max` after five eighths of the warm-up, and that of r
+    reaches `r_max` at its end. The tables hold a running deviation instead of a variance, and eps
+    is added to deviations.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -36,7 +38,7 @@ class BatchRenorm(BatchNorm):
     warmup_steps: int | None
     unbiased: bool = field(init=False, default=False)
     running_std: Tensor = field(init=False)
-    bounds: Float[Tensor, "2"] = field(init=False)  # `r_max` and `d_max` at this step
+    bounds: Float[Tensor, "2"] = field(init=False)  # the bounds of r and d at this step
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +53,7 @@ class BatchRenorm(BatchNorm):
         return (x - mean) * var.rsqrt()  # eps is part of the running deviation
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """Normalize a batch with its own statistics, and correct it towards the running ones."""
+        """Return `(x - mu_B) / sigma_B r + d`."""
         std, (r_max, d_max) = self.deviation(var), self.bounds.to(var)
         mu, sigma = self.running_mean.to(std), self.running_std.to(std)
         r = (std.detach() / sigma).clamp(r_max.reciprocal(), r_max)
@@ -64,7 +66,7 @@ class BatchRenorm(BatchNorm):
             bound.fill_(value)
 
     def bounds_at(self, clock: Clock) -> tuple[float, float]:
-        """Return the bounds of `r` and `d` at a step."""
+        """Return the bounds of r and d at a step. Outside a run they are 1 and 0."""
         step, total = clock
         if step == 0:
             return 1.0, 0.0

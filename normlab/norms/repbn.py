@@ -17,7 +17,7 @@ from normlab.norms.tokens import ALL, Tokens
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RepBatchNorm(BatchNorm):
-    """RepBN: `BN(x) + alpha x` with one learned alpha (equation 5).
+    """RepBN: `BN(x) + alpha x` with a learned scalar alpha (Guo et al. 2024, equation 5).
 
     BN is `BatchNorm.formula` (`batch.py`) with gain and shift.
     """
@@ -44,9 +44,9 @@ class RepBatchNorm(BatchNorm):
 class ProgressiveRepBatchNorm(RepBatchNorm):
     """PRepBN: `lambda LN(x) + (1 - lambda) RepBN(x)` in training (equation 4), RepBN at inference.
 
-    LN is `LayerNorm.formula` (`layer.py`), and the BN in RepBN is `BatchNorm.formula` (`batch.py`).
-    During the warm-up, training is pure layer norm and does not update the running statistics; then
-    lambda falls linearly from `start` to 0.
+    LN is `LayerNorm.formula` (`layer.py`), and the BN in RepBN is `BatchNorm.formula` (`batch.py`);
+    each has a gain and a shift of its own. During the warm-up, training is pure layer norm and does
+    not update the running statistics. After it, lambda falls linearly from `start` to 0.
     """
 
     once_an_update: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
         self.blend.fill_(self.blend_at(clock))
 
     def blend_at(self, clock: Clock) -> float:
-        """Return lambda at a step: 1 in the warm-up, `start` outside a run."""
+        """Return lambda at a step. It is 1 in the warm-up, and `start` outside a run."""
         if clock.step == 0:
             return self.start
         warmup, last = self.last_steps(clock.total).values()
@@ -96,7 +96,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
         return self.start * max(last - clock.step + 1, 0) / max(last - warmup, 1)
 
     def of_tokens(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Return the layer norm of each token."""
+        """Return layer norm's output, with its own gain and shift."""
         weight, bias = self.token_weight.to(x), self.token_bias.to(x)
         return (self.layer_norm(x) * weight).add_(bias)
 
@@ -106,7 +106,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
         return super().forward(x, tokens)
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:
-        """Return RepBN's output, blended with layer norm's output in training."""
+        """Return RepBN's output or, in training, its blend with layer norm's output."""
         y = super().output(z, x)
         if self.regime == "running" or self.start == 0 or not during(self, "blend"):
             return y

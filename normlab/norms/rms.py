@@ -13,15 +13,21 @@ from normlab.norms.layer import TokenNorm
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RMSNorm(TokenNorm):
-    """`x / sqrt(mean(x^2) + eps)` of each token, without a shift (Zhang and Sennrich 2019, eq. 4).
+    """`x / sqrt(mean(x^2) + eps)` over a token's features (Zhang and Sennrich 2019, equation 4).
 
-    With `eps_inside`, `eps` is added to the mean square. Otherwise it is added to the root, as in
-    the authors' code. In their pRMSNorm the mean is over the first `share` of the features, rounded
-    down. With `one_plus` the gain is `1 + weight` and the weight starts at 0 (Gemma): weight decay
-    pulls the gain to 1. With `single_scale` all features share one learned gain (SSNorm; Park et
-    al. 2025). This is ScaleNorm's formula, but the learned scalar starts at 1 instead of sqrt(D),
-    so a step of Adam changes it sqrt(D) times as much relative to its size. A kernel runs instead
-    of `formula` if the two agree; on a CPU its backward pass is written by hand (`fast.py`).
+    There is a gain, but no shift. A kernel runs instead of `formula` if the two agree; on a CPU,
+    its backward pass is written by hand (`fast.py`).
+
+    Args:
+        eps_inside: whether `eps` is added to the mean square. Otherwise it is added to the root, as
+            in the authors' code.
+        share: the mean is over this share of the features, counted from the first and rounded down
+            (the authors' pRMSNorm).
+        one_plus: whether the gain is `1 + weight`, where weight starts at 0 (Gemma). Weight decay
+            then pulls the gain towards 1.
+        single_scale: whether all features share one learned gain (SSNorm; Park et al. 2025). The
+            formula is then ScaleNorm's, but the learned scalar starts at 1 instead of sqrt(D), so a
+            step of Adam changes it sqrt(D) times as much relative to its size.
     """
 
     eps: float
@@ -40,7 +46,7 @@ class RMSNorm(TokenNorm):
 
     @property
     def gain(self) -> Tensor:
-        """The gain of each feature, or the one gain that all features share."""
+        """The gain of each feature, `[D]`, or the single gain that all features share."""
         return self.weight + 1 if self.one_plus else self.weight
 
     def start_gain(self, value: float, *, key: str) -> None:
@@ -59,7 +65,10 @@ fast.kernel_of(RMSNorm)(fast.rms_norm)
 
 
 class UnitNorm(TokenNorm):
-    """`factor g x / max(||x||, eps)`; g is learned and starts at `gain`, or is the constant 1."""
+    """`factor g x / max(||x||, eps)` of each token, with a learned scalar g that starts at `gain`.
+
+    If `gain` is None, g is the constant 1.
+    """
 
     gain: Tensor
 
@@ -77,7 +86,7 @@ class UnitNorm(TokenNorm):
 
 
 class ScaleNorm(UnitNorm):
-    """`g x / ||x||`, with g learned and initially sqrt(D) (Nguyen and Salazar 2019, equation 2)."""
+    """`g x / ||x||` with a learned g that starts at sqrt(D) (Nguyen and Salazar 2019, eq. 2)."""
 
     def __init__(self, dim: int, *, eps: float) -> None:
         super().__init__(dim, gain=dim**0.5, eps=eps)

@@ -24,7 +24,7 @@ EvalStats = Literal["running", "batch", "recalibrated"]
 
 
 class PendingMoments:
-    """The moments that a norm measures during an update and adds to its tables at its end.
+    """The moments that a norm measures during an update, and adds to its tables when it ends.
 
     Outside a run, moments are added immediately.
     """
@@ -36,7 +36,7 @@ class PendingMoments:
         self.collected: list[Moments] = []
 
     def begin(self) -> None:
-        """Collect moments from now on instead of adding them immediately."""
+        """Start an update: from now on, collect moments instead of adding them immediately."""
         self.begun, self.arrived, self.collected = True, [], []
 
     @property
@@ -50,7 +50,10 @@ class PendingMoments:
         self.arrived = []
 
     def end(self) -> Moments | None:
-        """Return the moments of all micro-batches, pooled as one batch; None if there are none."""
+        """Return the moments of all micro-batches, pooled as one batch.
+
+        Return None if there are no moments.
+        """
         self.collect()
         batches, self.begun, self.collected = self.collected, False, []
         if not batches[1:]:
@@ -78,13 +81,13 @@ class BatchStatistics(Norm):
     affine: Affine
     eval_stats: EvalStats
     sync: bool
-    padding: Any  # which tokens enter the statistics: a Literal in each subclass
+    padding: Any  # which tokens enter the statistics; each subclass has a Literal of its own
     ghost: int | None = None
 
     same_in_training: ClassVar[bool] = True
     """Whether training outputs equal the outputs of inference with the batch's own statistics.
 
-    If not, both must at least agree once the running statistics have converged to the batch's.
+    If not, they must at least agree once the running statistics have converged to the batch's.
     """
 
     def __post_init__(self) -> None:
@@ -93,22 +96,23 @@ class BatchStatistics(Norm):
         self.frozen = False  # if True, training uses running statistics; gain and shift still learn
 
     def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-        """Return the values to measure and normalize: `x` itself."""
+        """Return the values to measure and to normalize, by default `x` itself."""
         return x
 
     @abstractmethod
     def formula(self, x: Tensor, mean: Tensor, var: Tensor, /) -> Tensor:
-        """Normalize `x`, without gain and shift."""
+        """Return `x` normalized with `mean` and `var`, before gain and shift."""
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor, /) -> Tensor:
-        """Normalize with the batch's own statistics, by `formula` unless the norm's paper differs.
+        """Return `x` normalized with the batch's own statistics, by default with `formula`.
 
-        It is used in training unless the norm is frozen, and in evaluation with `eval_stats=batch`.
+        This is used in training, unless the norm is frozen, and in evaluation with
+        `eval_stats=batch`.
         """
         return self.formula(x, mean, var)
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:
-        """Return the norm's output, given the normalized values and the prepared ones."""
+        """Return the norm's output, given the normalized values `z` and the prepared values `x`."""
         return self.gain_and_shift(z)
 
     def moments(self, values: Values) -> Moments:
@@ -121,7 +125,7 @@ class BatchStatistics(Norm):
 
     @property
     def regime(self) -> Literal["train", "batch", "running"]:
-        """The statistics in use: the batch's (`train` also updates the tables) or running ones."""
+        """Which statistics are in use: running ones, or the batch's. `train` updates the tables."""
         if self.training:
             return "running" if self.frozen else "train"
         return "batch" if self.eval_stats == "batch" else "running"
@@ -140,20 +144,20 @@ class RunningNorm(BatchStatistics):
     """A norm that stores running statistics in tables.
 
     A subclass registers its tables as persistent buffers. It defines how to compute
-    `running_moments` from them and how a batch's moments `enter` them. `momentum` is the weight of
-    the newest batch, as in torch. During an update with several micro-batches, moments are kept in
-    `pending` until the training loop calls `commit`.
+    `running_moments` from them, and how a batch's moments `enter` them. `momentum` is the weight of
+    the newest batch, as in torch. With `once_an_update`, the moments of an update's micro-batches
+    are kept in `pending` until the training loop calls `commit`.
     """
 
     foldable: ClassVar[bool] = True
     once_an_update: ClassVar[bool] = False
-    """Whether moments from all calls of an update are added to the tables together at its end.
+    """Whether the moments of all calls in an update are added to the tables together at its end.
 
-    The moments of recurrent positions that share a row always are.
+    For recurrent positions that share a row, they always are.
     """
     fewest: ClassVar[int] = 2  # minimum number of values: two for a variance, one for a mean square
     updates: Int[Tensor, ""] = field(init=False)
-    """The number of updates of the tables; only `SquareNorm` counts them."""
+    """How often the tables have been updated. Only `SquareNorm` counts this."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,7 +207,10 @@ class RunningNorm(BatchStatistics):
 
     @torch.no_grad()
     def remember(self, groups: Moments, first: int = 0) -> None:
-        """Pool the groups' moments, pass them to watchers, and add them from row `first` on."""
+        """Pass the moments of the whole batch to watchers and, in training, add them to the tables.
+
+        `first` is the row of the tables where the moments start.
+        """
         moments = self.pool.whole(groups)
         if self.watchers:
             show(self.watchers, moments, first)
@@ -216,7 +223,7 @@ class RunningNorm(BatchStatistics):
                 self.update(moments, first)
 
     def loss_of(self, groups: Moments) -> Tensor | None:
-        """Return the term that a batch's moments add to the loss (it has a gradient), or None."""
+        """Return a loss term, with its gradient, that depends on a batch's moments, or None."""
         return None
 
     def commit(self) -> None:
@@ -225,7 +232,7 @@ class RunningNorm(BatchStatistics):
             self.update(moments)
 
     def update(self, moments: Moments, first: int = 0) -> None:
-        """Update the table rows from `first` on where the batch has enough values."""
+        """Update the tables, from row `first` on, where the batch has enough values."""
         mean, var = self.estimates(moments)
         share = self.momentum * (moments.count >= self.fewest).to(mean)
         self.enter(slice(first, first + mean.shape[0]), mean, var, share)
@@ -236,16 +243,16 @@ class RunningNorm(BatchStatistics):
         return moments.mean.to(mean), moments.var.to(mean)
 
     def batch_divisor(self) -> Tensor | None:
-        """Return the deviation `[columns]` that the last training batch was divided by.
+        """Return the standard deviation, `[columns]`, that the last training batch was divided by.
 
-        Return None if there is no single deviation (ghost batches, batch renorm, RepBN).
+        Return None if there is no single one (ghost batches, batch renorm, RepBN).
         """
         return None
 
     def get_extra_state(self) -> Tensor:
-        """Return the step, the number of steps (-1 if unknown) and the number of updates.
+        """Return the step, the run's number of steps (-1 if unknown), and `updates`.
 
-        Only `SquareNorm` counts updates. Reading the state does not wait for the device.
+        This does not wait for the device.
         """
         step, total = self.clock
         numbers = (step, -1 if total is None else total)
@@ -259,7 +266,7 @@ class RunningNorm(BatchStatistics):
 
 @uncompiled
 def show(watchers: list[Callable[[Moments, int], None]], moments: Moments, first: int) -> None:
-    """Pass a batch's moments to watchers."""
+    """Pass a batch's moments, and the row of the tables where they start, to watchers."""
     for watcher in watchers:
         watcher(moments, first)
 
@@ -283,7 +290,7 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 def normalized_by(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
     """Put the model in eval mode, with its norms using batch or running statistics.
 
-    With `batch` the model computes the same as in training, but without dropout and without
+    With `batch`, the model computes what it does in training, but without dropout and without
     updating the tables. All modes are restored on exit.
     """
     with ExitStack() as stack:

@@ -20,12 +20,12 @@ SquarePadding = Literal["exclude", "include", "forward"]
 class SquareNorm(RunningNorm):
     """`x / sqrt(mean_square + eps)`, per feature, with the mean over all tokens of the batch.
 
-    At inference, the running mean square is used. No mean is subtracted: where the base class has a
-    mean and a variance, a square norm has 0 and the mean square. With `groups`, each group of a
-    token's features is first divided by its own root mean square (as in the appendix of the
-    PowerNorm paper and all of its code), so inference is not affine. `padding` chooses which tokens
-    enter the mean: `exclude` only real tokens, `include` all tokens, and `forward` real tokens in
-    the forward pass but all in the gradient moment, as in published code.
+    Inference uses the running mean square. No mean is subtracted: in place of the base class's mean
+    and variance, a square norm has 0 and the mean square. With `groups`, each group of a token's
+    features is first divided by its own root mean square (as in the appendix of the PowerNorm paper
+    and in all of its code), so inference is not affine. `padding` chooses the tokens that enter the
+    mean: only real tokens (`exclude`), all tokens (`include`), or real tokens in the forward pass
+    but all tokens in the gradient's moment, as in published code (`forward`).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -51,7 +51,7 @@ class SquareNorm(RunningNorm):
         self.register_buffer("zero", torch.zeros(1, self.dim), persistent=False)
 
     def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-        """Scale each feature group of each token to a mean square of 1."""
+        """Divide each group of a token's features by its root mean square, if there are groups."""
         if self.groups is None:
             return x
         return self.of_group(x.unflatten(-1, (self.groups, -1))).flatten(-2)
@@ -78,8 +78,8 @@ class SquareNorm(RunningNorm):
     def update(self, moments: Moments, first: int = 0) -> None:
         """Move the running mean square towards the mean square of a batch.
 
-        In the warm-up it is first set to the average over all batches so far, as in the authors'
-        code.
+        In the warm-up, it first moves by one over the number of updates, which averages over all
+        batches so far, as in the authors' code.
         """
         self.updates.add_(1)
         # in a square norm, `var` is the mean square

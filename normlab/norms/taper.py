@@ -1,7 +1,8 @@
 """TaperNorm: RMS norm that turns into a fixed, foldable scale during training.
 
-    warm-up   RMS norm, x weight / r; c is estimated
-    taper     g falls from 1 to 0 along half a cosine; `late` starts as a copy of weight
+    warm-up   RMS norm, x weight / r, while c is estimated
+    taper     a blend whose share g of RMS norm falls from 1 to 0 along half a cosine; `late` starts
+              as a copy of weight
     then      x c late
 
     c = E[|weight x|^2 / r] / E[|weight x|^2],  which minimizes E|weight x / r - c weight x|^2
@@ -33,8 +34,9 @@ from normlab.norms.tokens import ALL, Tokens
 class TaperNorm(TokenNorm):
     """`(g weight / r + (1 - g) c late) x`, where g falls from 1 to 0 and r = sqrt(mean(x^2) + eps).
 
-    c is the ratio of two exponential averages over the real tokens of the warm-up's micro-batches.
-    The warm-up has at least one step; outside a run g does not change.
+    `weight` and `late` have one value per feature; g and c are scalars. c is the ratio of two
+    exponential averages over the real tokens of the warm-up's micro-batches. The warm-up has at
+    least one step. Outside a run, g does not change.
     """
 
     foldable: ClassVar[bool] = True
@@ -70,7 +72,7 @@ class TaperNorm(TokenNorm):
 
     @torch.no_grad()
     def begin_step(self, clock: Clock) -> None:
-        """Set g for this step, and copy the gain after the warm-up."""
+        """Set g for this step. After the warm-up, copy `weight` to `late`."""
         super().begin_step(clock)
         if clock.step:
             warmup, last = self.last_steps(clock.total).values()
@@ -95,12 +97,12 @@ class TaperNorm(TokenNorm):
         return z
 
     def inverse(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ 1"]:
-        """Return 1 / r."""
+        """Return 1 / r of each token."""
         return (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 
     @torch.no_grad()
     def measure(self, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> None:
-        """Move the averages that define c towards a batch's averages."""
+        """Move both averages that define c towards the averages over a micro-batch."""
         energy = (x * self.weight.to(x)).square().sum(-1)
         over_root = energy * self.inverse(x).squeeze(-1)
         values = torch.stack([over_root, energy, torch.ones_like(energy)])

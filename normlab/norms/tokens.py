@@ -8,10 +8,11 @@ from torch import Tensor
 class Tokens:
     """The real tokens of a padded `[B, P]` batch.
 
-    `valid` is their mask, or None if all tokens are real. `rows` are their flat indices among all
-    `B P` positions. Collating a batch computes `rows`, so that packing never waits for a GPU;
-    otherwise they are computed from the mask. `start` is the position of the first column, which is
-    above 0 only in incremental decoding.
+    Attributes:
+        valid: mask of the real tokens; None if all tokens are real.
+        rows: flat indices of the real tokens among all `B P` positions. They are computed when a
+            batch is collated, so that packing never waits for a GPU, or else on first use.
+        start: position of the first column, which is above 0 only in incremental decoding.
     """
 
     def __init__(
@@ -26,7 +27,7 @@ class Tokens:
 
     @property
     def rows(self) -> Int[Tensor, "N"]:
-        """The flat indices of the real tokens among all `B P`."""
+        """The flat indices of the real tokens among all `B P` positions. Requires a mask."""
         assert self.valid is not None
         if self._rows is None:
             self._rows = self.valid.flatten().nonzero().squeeze(1)
@@ -34,12 +35,12 @@ class Tokens:
 
     @classmethod
     def collated(cls, valid: Bool[Tensor, "B P"]) -> "Tokens":
-        """Return the tokens of a batch being collated, with their `rows`."""
+        """Return the tokens of a batch being collated, with `rows` computed unless all are real."""
         tokens = cls(valid)
         return cls() if len(tokens.rows) == valid.numel() else tokens
 
     def to(self, device: torch.device) -> "Tokens":
-        """Copy the tokens to a device without waiting for it."""
+        """Return the tokens on a device, without waiting for the copy."""
         if self.valid is None:
             return self
         valid, rows = (each.to(device, non_blocking=True) for each in (self.valid, self.rows))
@@ -52,7 +53,7 @@ class Tokens:
         return Tokens(self.valid.pin_memory(), self.start, self.rows.pin_memory())
 
     def real(self, x: Shaped[Tensor, "B P *_"]) -> Bool[Tensor, "B P"]:
-        """Return the mask of real tokens of `x`."""
+        """Return the mask of the real tokens of `x`, which is all true without padding."""
         if self.valid is None:
             return torch.ones((), dtype=torch.bool, device=x.device).expand(x.shape[:2])
         return self.valid
@@ -67,17 +68,17 @@ class Tokens:
         return len(self.rows) if on_hand else None
 
     def sequences(self, x: Shaped[Tensor, "B P *_"]) -> Int[Tensor, "N"]:
-        """Return the number of the sequence that each packed token of `x` belongs to."""
+        """Return, for each packed token of `x`, the index of its sequence."""
         every = torch.arange(x.shape[0] * x.shape[1], device=x.device)
         return (every if self.valid is None else self.rows) // x.shape[1]
 
     def pack(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "N D"]:
-        """Return the real tokens, stacked."""
+        """Return the real tokens of `x`, without padding."""
         flat = x.flatten(0, 1)
         return flat if self.valid is None else flat.index_select(0, self.rows)
 
     def unpack(self, y: Float[Tensor, "N D"], shape: torch.Size) -> Float[Tensor, "B P D"]:
-        """Undo `pack`, with 0 at padding."""
+        """Undo `pack`: return a tensor of this shape, with 0 at padding."""
         if self.valid is None:
             return y.view(shape)
         whole = y.new_zeros(shape[0] * shape[1], shape[2])
@@ -100,7 +101,7 @@ class Tokens:
         return Tokens(self.valid.repeat_interleave(times, dim=0), self.start, rows)
 
     def picked(self, sequences: Int[Tensor, "R"]) -> "Tokens":
-        """Return the tokens of some sequences, by index."""
+        """Return the tokens of the sequences with these indices."""
         return self if self.valid is None else Tokens(self.valid[sequences], self.start)
 
 

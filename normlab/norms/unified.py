@@ -20,18 +20,20 @@ class UnifiedNorm(MovingAverageBatchNorm):
         backward     dz = r weight dy,  dz' = dz - nu z,  dx = dz' / sqrt(sigma^2 + eps):
                      before that, with this batch in the window,
                      nu += momentum (mean of mean(dz z) over the last `window` batches - nu);
-                     r as in MABN, only in the gradient (of z and of the weight, not of the bias)
+                     r is MABN's, but only in the gradient of z and of the weight
         inference    y = weight x / sqrt(running sigma^2 + eps) + bias
 
-    The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
-    `MovingAverageBatchNorm.training_formula` (`mabn.py`) has all steps in order; source: the
-    authors' `unified_normalization.py`. In the warm-up, and until the window is
-    full, sigma^2 is the batch's own mean(x^2). nu starts at 0 and is also used in the warm-up.
+    In the warm-up, and until the window is full, sigma^2 is the batch's own mean(x^2). nu starts at
+    0 and is also used in the warm-up.
 
     With `filter`, a batch after the warm-up is an outlier if, for any feature, the arithmetic mean
     of the window exceeds the geometric mean by more than `window` times the variance of the roots
     in the window. An outlier is normalized by its own moments, and the running moments enter the
     windows in its place.
+
+    The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
+    `MovingAverageBatchNorm.training_formula` (`mabn.py`) has all steps in order. Source: the
+    authors' `unified_normalization.py`.
     """
 
     filter: bool

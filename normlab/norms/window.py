@@ -1,4 +1,4 @@
-"""The window of recent values of a statistic, which MABN and Unified Norm average over."""
+"""The window of a statistic's recent values, over which MABN and Unified Norm average."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -6,13 +6,13 @@ from torch import Tensor
 
 
 class Window:
-    """The last K values of a statistic, `[K, D]`; `rows` is a buffer of the norm."""
+    """The last K values of a statistic, in `rows` [K, D], a buffer of the norm."""
 
     def __init__(self, rows: Float[Tensor, "K D"]) -> None:
         self.rows = rows
 
     def next_row(self, updates: Int[Tensor, ""]) -> Bool[Tensor, "K 1"]:
-        """Return a mask that marks the next batch's row after this many updates."""
+        """Return a mask of the row for the next batch, after this many updates."""
         every = torch.arange(len(self.rows), device=updates.device)
         return (every == (updates + 1) % len(self.rows))[:, None]
 
@@ -29,9 +29,9 @@ class Window:
     def mean_of_others(
         self, next_row: Bool[Tensor, "K 1"], is_full: Bool[Tensor, ""]
     ) -> tuple[Float[Tensor, "1 D"], Float[Tensor, "1 1"]]:
-        """Return `a` and `b`: the mean of the window with a newest value v is `a + b v`.
+        """Return `a` and `b` such that `a + b v` is the window's mean with a newest value v.
 
-        While the window is not full, its mean is the newest value: `a` is 0 and `b` 1.
+        While the window is not full, v takes the place of the mean: `a` is 0 and `b` is 1.
         """
         # Leave out the newest value's row, or every row while the window is not full.
         left_out = next_row >= is_full

@@ -2,12 +2,14 @@
 
     y = norm(omega x + f(x))
 
-    at initialization: one batch passes through the model as in training, and in each stack
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout; omega: [D].
+    closing norm: none, because the last layer already ends in a norm.
+    at initialization: one batch passes through the model as in training. Then, in each stack,
 
         omega_1 = 1,  omega_{i+1}^2 = omega_i^2 Var(x_i) + Var(f_i)
 
-    with Var over all features of all tokens, and f_i after dropout: omega_i^2 is the variance that
-    the stream has accumulated before branch i.
+    for the residual connections i = 1, 2, ..., with Var over all features of all tokens. So
+    omega_i^2 is the variance that the stream has accumulated before branch i.
 
 Source: Liu et al. 2020 ("Understanding the Difficulty of Training Transformers"), section 4.3, and
 the authors' Transformer-Clinic. Their profiling batch includes padding; here it is excluded.
@@ -29,7 +31,7 @@ from normlab.placements.post import Post
 
 
 class AdminResidual(NormResidual):
-    """y = norm(omega * x + dropout(branch(x))), with omega set by `profile`."""
+    """`norm(omega * x + dropout(branch(x)))`, where `profile` sets the initial omega."""
 
     profiler: Callable[["AdminResidual", Tensor, Tensor, Tokens], None] | None = None
 
@@ -46,7 +48,7 @@ class AdminResidual(NormResidual):
 
 
 class Admin(Post):
-    """Admin placement."""
+    """Admin, `norm(omega x + f(x))` with a learned omega (Liu et al. 2020)."""
 
     drawing = """
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
@@ -61,11 +63,11 @@ class Admin(Post):
 
 @torch.no_grad()
 def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> None:
-    """Set the omegas of a model by running `run_batch`, a forward pass of one batch.
+    """Set the omegas of a model by calling `run_batch`, which runs one batch through the model.
 
     The batch runs in training mode, with dropout drawn from `seed`. Running statistics, gradients
     and the random state stay unchanged. Every process must call this before the model is compiled.
-    The variances span all processes, so all processes get the same omegas.
+    Variances are over the tokens of all processes, so all processes get the same omegas.
     """
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     total = torch.ones((), dtype=torch.float64)
@@ -92,7 +94,7 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
 
 
 def variance(x: Float[Tensor, "B P D"], counted: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
-    """Return the variance over all features of the `counted` tokens of all processes."""
+    """Return the variance over all features of the `counted` tokens, over all processes."""
     wide = x.double() * counted[..., None]
     count = counted.sum().double() * x.shape[-1]
     sums = torch.stack([count, wide.sum(), wide.square().sum()])

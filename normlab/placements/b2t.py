@@ -2,6 +2,8 @@
 
     y = norm(x + x' + f(x')),  x' = norm(x + attention(x))
 
+    x: a layer's input [B, P, D]; f: the feed-forward layer. Both sub-layers end in dropout.
+    closing norm: none, because the last layer already ends in a norm.
     at initialization: all weights of a layer are divided by sqrt(layers of the stack).
 
 Source: Takase et al. 2023 ("B2T Connection: Serving Stability and Performance in Deep
@@ -18,10 +20,10 @@ from normlab.placements.post import Post, PostResidual
 
 
 class B2TResidual(PostResidual):
-    """A post-norm residual that also passes on the layer's input, `bottom`, as a second stream.
+    """A post-norm residual that passes on the layer's input, `bottom`, as a second stream.
 
-    The first sub-layer uses its input as `bottom`; the last one adds `bottom` and returns one
-    stream.
+    The first sub-layer takes its input as `bottom`. The last one returns a single stream,
+    `norm(bottom + x + dropout(branch(x)))`.
     """
 
     def __init__(self, norm: Norm, dropout: float, *, sublayer: Sublayer):
@@ -37,7 +39,7 @@ class B2TResidual(PostResidual):
 
 
 class B2T(Post):
-    """B2T placement."""
+    """B2T: post-norm that also adds the layer's input before its last norm (Takase et al. 2023)."""
 
     drawing = """
         x ---+--> attention --> (+) --> norm --+--> feed-forward --> (+) --> norm --> y

@@ -1,10 +1,10 @@
-"""Base class of placements, and `Norms`, which builds the norm for each path in the model.
+"""The base class of placements, and `Norms`, which builds the norm for each path in a model.
 
-A placement wires the residual connections of a stack: it builds one residual per sub-layer. Some
-wirings also scale the initial weights (`weight_factor`), add norms inside sub-layers (`inner`), or
-add modules at both ends of the stack (`opening`, `final`). Additional streams are concatenated to
-the main stream: in that case `opening`, or the residual of a layer's first sub-layer, returns
-`[B, P, n D]`, where the first `D` features are the main stream.
+A placement builds the residual connections of a stack, one per sub-layer. Some placements also
+scale the initial weights (`weight_factor`), add norms inside sub-layers (`inner`), or add modules
+at both ends of the stack (`opening`, `final`). If there are n residual streams, they are
+concatenated: `opening`, or the residual of a layer's first sub-layer, returns `[B, P, n D]`, where
+the first D features are the main stream.
 """
 
 import math
@@ -24,18 +24,19 @@ from normlab.norms.base import NoNorm, Norm
 from normlab.norms.tokens import Tokens
 
 NormFactory = Callable[[int], Norm]
-"""Builds a norm for tensors of the given width."""
+"""Builds a norm for a given width D."""
 Branch = Callable[[Tensor], Tensor]
 """A sub-layer, such as attention."""
 
 StackName = Literal["encoder", "decoder"]
 Sublayer = Literal["self", "cross", "ffn"]
 Role = Literal["q", "k", "v", "out", "fc1", "fc2"]
-"""A linear layer: attention's query, key, value or output, or one of the feed-forward layer's two.
+"""A linear layer: an attention projection (query, key, value or output), or the first or second
+layer of a feed-forward layer.
 """
 Site = Literal["q", "k", "v", "mix", "out", "hidden"]
-"""A place for a norm in a sub-layer: on the heads of queries, keys or values, before or after the
-attention's output projection, or on the feed-forward layer's hidden activations.
+"""A place for a norm inside a sub-layer: on each head's queries, keys or values, before (`mix`) or
+after (`out`) attention's output projection, or on the feed-forward layer's hidden activations.
 """
 
 XAVIER: dict[Role, float] = {
@@ -46,10 +47,10 @@ XAVIER: dict[Role, float] = {
 
 
 class Norms:
-    """Builds the norms of one model, each requested by its path.
+    """Builds the norms of one model, which its parts request by path.
 
-    A rule pairs a path pattern (`encoder.0.*`, `*.ffn`) with a norm factory; the last rule that
-    matches a path wins.
+    A rule pairs a path pattern, such as `encoder.0.*` or `*.ffn`, with a norm factory. The last
+    rule that matches a path applies.
     """
 
     def __init__(self, rules: Iterable[tuple[str, NormFactory]]):
@@ -58,7 +59,7 @@ class Norms:
         self._unused = set(range(len(self.rules)))
 
     def required(self, path: str, dim: int) -> Norm:
-        """Build the norm at `path` for width `dim`. Raise UserError if the path already has one."""
+        """Build the norm at `path`, of width `dim`. Raise UserError if the path already has one."""
         if self.places.get(path) is not None:
             raise UserError(f"two norms have the path {path}; choose a different path for each")
         norm = self._built(path, dim, "*")
@@ -68,9 +69,9 @@ class Norms:
     def optional(self, path: str, dim: int) -> Norm | None:
         """Build the norm at `path`, or return None if no rule names the last part of the path.
 
-        For example, `*` and `encoder.*` put no norm inside an attention, but `*.q` does. A path
-        never gets a second norm: with `placement=sandwich`, the norm at the end of an attention,
-        `encoder.0.self.out`, already belongs to the residual.
+        For example, `*` and `encoder.*` add no norm inside an attention, but `*.q` does. Also
+        return None if the path already has a norm: with `placement=sandwich`, the residual has
+        built the norm at the end of an attention, `encoder.0.self.out`.
         """
         if self.places.get(path) is not None:
             return None
@@ -94,18 +95,19 @@ class Norms:
         return [self.rules[number][0] for number in sorted(self._unused)]
 
     def listed(self) -> str:
-        """Return all requested paths as text, with `*` for layer numbers (`encoder.*.self`)."""
+        """Return all requested paths as text, with `*` for layer indices (`encoder.*.self`)."""
         return ", ".join(dict.fromkeys(re.sub(r"\.\d+", ".*", path) for path in self.places))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The place of a residual connection in the model.
+    """The place of a residual connection in a model.
 
     Attributes:
-        stack: `decoder` for any causal stack, even without an encoder.
-        layer: number of the layer in its stack, from 0.
+        stack: `decoder` for a causal stack, even if there is no encoder; otherwise `encoder`.
+        layer: index of the layer in its stack.
         layers: number of layers in the stack.
+        sublayer: the sub-layer that the connection goes around.
         other_layers: number of layers in the other stack; 0 if there is none.
         heads: number of attention heads.
     """
@@ -128,21 +130,22 @@ class Place:
 
     @property
     def path(self) -> str:
-        """The path that rules match, such as `encoder.0.self`."""
+        """The path that the rules of `Norms` match, such as `encoder.0.self`."""
         return f"{self.stack}.{self.layer}.{self.sublayer}"
 
 
 class Residual(nn.Module, ABC):
     """A residual connection around a sub-layer, with its norms, dropout and scale.
 
-    `branch_norm` names the attribute of the norm whose output only the sub-layer reads, if there is
-    one. `streams` is the number of streams concatenated in the output.
+    `branch_norm` is the name of the attribute that holds the norm whose output only the sub-layer
+    reads; None if there is no such norm. `streams` is the number of residual streams that the
+    output concatenates.
     """
 
     branch_norm: ClassVar[str | None] = None
     streams: int = 1
     path: str = ""
-    """Path of the connection, such as `encoder.0.ffn`; set by its layer."""
+    """The path of the connection, such as `encoder.0.ffn`, set by its layer."""
 
     def __init__(self, dropout: float):
         super().__init__()
@@ -152,11 +155,14 @@ class Residual(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "B P D"], tokens: Tokens, branch: Branch
     ) -> Float[Tensor, "B P D"]:
-        """Return the stream after the sub-layer `branch`; `tokens` marks the real tokens."""
+        """Return the residual stream after the sub-layer, given the stream `x` before it.
+
+        `branch` is the sub-layer, and `tokens` are the real tokens.
+        """
 
 
 class NormResidual(Residual):
-    """A residual connection with one norm, and with a constant `factor` that some wirings use."""
+    """A residual connection with one norm, and a constant `factor` that some placements use."""
 
     def __init__(self, norm: Norm, dropout: float, factor: float = 1.0):
         super().__init__(dropout)
@@ -166,13 +172,16 @@ class NormResidual(Residual):
 
 @dataclass(eq=False, kw_only=True)
 class Placement:
-    """Where the norms of a stack are; dropout is applied to the output of each sub-layer.
+    """Where the norms and residual connections of a stack are.
 
-    `kind` is the class of the residuals if each has exactly one norm; otherwise override
-    `residual`. `closing` says whether a norm follows the last layer. `xavier` has the Xavier gain
-    of each linear layer, which is multiplied by `weight_factor`. `always` lists path endings inside
-    sub-layers: these paths get a norm even if no rule names them. `drawing` shows the wiring of a
-    sub-layer in ASCII, for `normlab explain`.
+    Attributes:
+        drawing: the wiring of a sub-layer in ASCII, which `normlab explain` shows.
+        kind: the class of the residuals, if each has exactly one norm. Otherwise, override
+            `residual`.
+        closing: whether a norm follows the last layer.
+        xavier: the Xavier gain of each linear layer, to be multiplied by `weight_factor`.
+        always: endings of paths inside sub-layers that get a norm even if no rule names them.
+        dropout: the dropout rate of each sub-layer's output.
     """
 
     drawing: ClassVar[str] = ""
@@ -188,7 +197,7 @@ class Placement:
         return self.kind(norms.required(place.path, dim), self.dropout, self.factor(place))
 
     def factor(self, place: Place) -> float:
-        """Return the constant by which the residual at `place` scales its stream or branch."""
+        """Return the constant by which the residual at `place` scales its stream or its branch."""
         return 1.0
 
     def residuals(self, norms: Norms, dim: int, places: Sequence[Place]) -> Sequence[Residual]:
@@ -196,18 +205,18 @@ class Placement:
         return [self.residual(norms, dim, place) for place in places]
 
     def opening(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        """Build the module between embedding and first layer, which is called like a norm."""
+        """Build the module between the embedding and the first layer. It is called like a norm."""
         return NoNorm(dim)
 
     def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        """Build the module after the last layer, which, like a norm, returns `D` features."""
+        """Build the module after the last layer. Called like a norm, it returns `[B, P, D]`."""
         return norms.required(f"{stack}.final", dim) if self.closing else NoNorm(dim)
 
     def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
         """Build the module at `site` in a sub-layer, or return None for no module.
 
-        The module is called like a norm. `dim` is the width at `site`: for q, k and v the width of
-        one head, because all heads share the norm.
+        The module is called like a norm. `dim` is the width at `site`. For q, k and v it is the
+        width of one head, because all heads share the norm.
         """
         path = f"{place.path}.{site}"
         return (
@@ -215,5 +224,5 @@ class Placement:
         )
 
     def weight_factor(self, role: Role, place: Place) -> float:
-        """Return the factor for a linear layer's initial weights, whether Xavier or normal."""
+        """Return the factor by which a linear layer's initial weights are multiplied."""
         return 1.0

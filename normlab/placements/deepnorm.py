@@ -2,8 +2,11 @@
 
     y = norm(alpha x + f(x))
 
-    at initialization: the Xavier gain is beta for values, outputs and the feed-forward layer, 1 for
-    queries and keys; this bounds how much one step changes the model, at any depth.
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout.
+    closing norm: none, because the last layer already ends in a norm.
+    at initialization: the Xavier gain is 1 for the query and key projections, and beta for the
+    value and output projections and the feed-forward layers. This bounds how much one step changes
+    the model, at any depth.
 
     N encoder, M decoder layers     alpha                beta
     encoder only                    (2N)^(1/4)           (8N)^(-1/4)
@@ -11,8 +14,8 @@
     encoder with a decoder          .81 (N^4 M)^(1/16)   .87 (N^4 M)^(-1/16)
     decoder with an encoder         (3M)^(1/4)           (12M)^(-1/4)
 
-Source: Wang et al. 2022 ("DeepNet: Scaling Transformers to 1,000 Layers"), figure 2.
-torchscale has the inverse, 1.15, instead of .87.
+Source: Wang et al. 2022 ("DeepNet: Scaling Transformers to 1,000 Layers"), figure 2. In place of
+.87, torchscale has its inverse, 1.15.
 """
 
 from torch import Tensor
@@ -23,14 +26,14 @@ from normlab.placements.post import Post
 
 
 class DeepNormResidual(NormResidual):
-    """y = norm(alpha x + dropout(branch(x)))."""
+    """`norm(alpha x + dropout(branch(x)))`, where alpha is `factor`."""
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         return self.norm(self.factor * x + self.dropout(branch(x)), tokens)
 
 
 class DeepNorm(Post):
-    """DeepNorm placement."""
+    """DeepNorm, `norm(alpha x + f(x))`, with smaller initial weights (Wang et al. 2022)."""
 
     drawing = """
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y

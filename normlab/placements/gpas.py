@@ -2,13 +2,15 @@
 
     y = h - silu(g) sg(h),  h = x + f(norm(x))
 
-    sg passes no gradient: y has the value (1 - silu(g)) h, and h gets the gradient of y.
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout; g: a learned scalar.
+    sg stops the gradient: y has the value (1 - silu(g)) h, and h gets the gradient of y.
     closing norm: one, as in pre-norm.
     at initialization: g = 0, which is pre-norm.
 
 Source: Chen et al. 2025 ("GPAS: Accelerating Convergence of LLM Pretraining via Gradient-Preserving
-Activation Scaling") and their code, where a layer has one g; in the paper each sub-layer has one.
-They draw token embeddings with standard deviation sqrt(2/5); here the model's `init` decides.
+Activation Scaling") and their code. In the code, a layer has one g; in the paper, each sub-layer
+has one. They draw token embeddings with a standard deviation of sqrt(2/5); here, the model's `init`
+decides.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ from normlab.placements.pre import Pre, PreResidual
 
 
 class GPASResidual(PreResidual):
-    """y = h - silu(gate) sg(h), where h = x + dropout(branch(norm(x)))."""
+    """`h - silu(gate) sg(h)`, where h = x + dropout(branch(norm(x))) and sg stops the gradient."""
 
     def __init__(self, norm: Norm, gate: nn.Parameter, dropout: float):
         super().__init__(norm, dropout)
@@ -38,7 +40,10 @@ class GPASResidual(PreResidual):
 
 @dataclass(eq=False, kw_only=True)
 class GPAS(Pre):
-    """GPAS placement. With `shared`, the sub-layers of a layer share one gate."""
+    """GPAS: pre-norm that scales down the stream, but not its gradient (Chen et al. 2025).
+
+    With `shared`, the sub-layers of a layer share one gate.
+    """
 
     drawing = """
         x ---+--> norm --> sub-layer --> dropout --> (+) --> h --> h - silu(g) sg(h) --> y

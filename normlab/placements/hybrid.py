@@ -1,13 +1,16 @@
 """HybridNorm: norms on queries, keys and values; feed-forward layers add to the normalized stream.
 
-    y = n + f(n),  n = norm(x): the branch is added to the norm's output instead of its input
+    attention       y = x + f(x), with a norm on each head's queries, keys and values
+    feed-forward    y = n + f(n),  n = norm(x): the branch is added to the norm's output
 
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout.
+    closing norm: one, as in pre-norm.
     at initialization: GPT-2's factor on the last linear layer of each sub-layer.
 
 Source: Zhuo et al. 2025 ("HybridNorm: Towards Stable and Efficient Transformer Training via Hybrid
-Normalization") with RMS norms, wired as in the authors' code; the paper's figures show the
-feed-forward norm after the addition. In HybridNorm* (`star`) the first layer is pre-norm and keeps
-its q, k and v norms. The authors use no cross-attention; here it is wired like self-attention.
+Normalization") with RMS norms, wired as in the authors' code. The paper's figures show the
+feed-forward norm after the addition. In HybridNorm* (`star`), the first layer is pre-norm and keeps
+its q, k and v norms. The authors use no cross-attention; here, it is wired like self-attention.
 """
 
 from dataclasses import dataclass
@@ -20,14 +23,14 @@ from normlab.placements.pre import DepthScaledPre
 
 
 class PlainResidual(Residual):
-    """y = x + dropout(branch(x))."""
+    """`x + dropout(branch(x))`."""
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         return x + self.dropout(branch(x))
 
 
 class NormedStreamResidual(NormResidual):
-    """y = n + dropout(branch(n)), where n = norm(x)."""
+    """`n + dropout(branch(n))`, where n = norm(x)."""
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         x = self.norm(x, tokens)
@@ -36,7 +39,10 @@ class NormedStreamResidual(NormResidual):
 
 @dataclass(eq=False, kw_only=True)
 class Hybrid(DepthScaledPre):
-    """HybridNorm placement; `star` is HybridNorm*."""
+    """HybridNorm: q, k and v norms, and `n + f(n)` for n = norm(x) (Zhuo et al. 2025).
+
+    With `star`, it is HybridNorm*, whose first layer is pre-norm.
+    """
 
     drawing = """
         x ---+--> attention (norms of each head's q, k, v) --> dropout --> (+) --> y

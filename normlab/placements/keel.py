@@ -3,8 +3,9 @@
     y = norm(a x + f(norm(x))),  a = number of residual connections in the stack
     y = x + f(norm(x))           in the first of them
 
-    closing norm: none, since the last layer already ends in a norm.
-    at initialization: `a` lets the output of the first layers survive the norms at any depth.
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout.
+    closing norm: none, because the last layer already ends in a norm.
+    at initialization: thanks to a, the output of the first layers survives the norms at any depth.
 
 Source: Chen and Wei 2026 ("Post-LayerNorm Is Back: Stable, ExpressivE, and Deep"; no public code),
 wired as in vit-pytorch. Other ports use a = 1 in the whole first layer, or make it pre-norm.
@@ -20,7 +21,7 @@ from normlab.placements.sandwich import SandwichResidual
 
 
 class KeelResidual(SandwichResidual):
-    """y = out_norm(factor * x + dropout(branch(norm(x))))."""
+    """`out_norm(factor * x + dropout(branch(norm(x))))`."""
 
     def __init__(self, norms: Norms, dim: int, place: Place, dropout: float):
         super().__init__(norms, dim, place, dropout)
@@ -32,7 +33,7 @@ class KeelResidual(SandwichResidual):
 
 
 class Keel(Post):
-    """Keel placement."""
+    """Keel, `norm(a x + f(norm(x)))` (Chen and Wei 2026)."""
 
     drawing = """
         x ---+--> norm --> sub-layer --> dropout --> (+) --> norm --> y

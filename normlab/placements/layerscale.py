@@ -2,10 +2,12 @@
 
     y = x + g f(norm(x))
 
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout; g: [D], learned.
+    closing norm: one, as in pre-norm.
     at initialization: g = start in all features, so every layer is close to the identity.
 
-Source: Touvron et al. 2021 ("Going deeper with Image Transformers"). They use smaller values of
-`start` in deeper models: .1 for up to 18 layers, 1e-5 for 24, and 1e-6 beyond that.
+Source: Touvron et al. 2021 ("Going deeper with Image Transformers"). For deeper models, they use
+smaller values of `start`: .1 for up to 18 layers, 1e-5 for 24, and 1e-6 beyond that.
 """
 
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from normlab.placements.pre import Pre, PreResidual
 
 
 class LayerScaleResidual(PreResidual):
-    """y = x + gain * dropout(branch(norm(x)))."""
+    """`x + gain * dropout(branch(norm(x)))`."""
 
     def __init__(self, norm: Norm, dropout: float, factor: float):
         super().__init__(norm, dropout)
@@ -32,7 +34,7 @@ class LayerScaleResidual(PreResidual):
 
 @dataclass(eq=False, kw_only=True)
 class LayerScale(Pre):
-    """LayerScale placement: pre-norm whose branches are initially scaled by `start`."""
+    """LayerScale, `x + g f(norm(x))`, where g starts at `start` (Touvron et al. 2021)."""
 
     drawing = """
         x ---+--> norm --> sub-layer --> dropout --> x gain --> (+) --> y

@@ -2,6 +2,8 @@
 
     y = x + f(norm(x) / sqrt(l)) in layer l = 1, 2, ... of its stack
 
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout.
+    closing norm: one, as in pre-norm.
     at initialization: the stream's variance grows more slowly than with pre-norm. The authors' code
     warns against also scaling the initial weights by depth.
 
@@ -17,14 +19,14 @@ from normlab.placements.base import Branch, NormResidual, Place, Placement
 
 
 class ScaledPreResidual(NormResidual):
-    """y = x + dropout(branch(factor * norm(x)))."""
+    """`x + dropout(branch(factor * norm(x)))`."""
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         return x + self.dropout(branch(self.factor * self.norm(x, tokens)))
 
 
 class LayerNormScaling(Placement):
-    """LayerNorm Scaling placement."""
+    """LayerNorm Scaling, `x + f(norm(x) / sqrt(l))` in layer l (Sun et al. 2025)."""
 
     drawing = """
         x ---+--> norm --> / sqrt(l) --> sub-layer --> dropout --> (+) --> y

@@ -1,5 +1,11 @@
 """Mix-LN: the first layers of a stack are post-norm, the others pre-norm.
 
+    y = norm(x + f(x))    in the first layers
+    y = x + f(norm(x))    in the others
+
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout.
+    closing norm: one, as in pre-norm.
+
 Source: Li et al. 2025 ("Mix-LN: Unleashing the Power of Deeper Layers by Combining Pre-LN and
 Post-LN"). In the authors' scripts a quarter of the layers are post-norm: 3 of 12 and 6 of 24.
 """
@@ -13,10 +19,10 @@ from normlab.placements.pre import PreResidual
 
 @dataclass(eq=False, kw_only=True)
 class MixLN(Placement):
-    """Mix-LN placement, in which a fraction `share` of the layers is post-norm.
+    """Mix-LN: the first layers, a fraction `share` of them, are post-norm (Li et al. 2025).
 
-    The number of post-norm layers is rounded down, but is at least one. A share of 0 is pre-norm; a
-    share of 1 is post-norm with a closing norm.
+    Their number is rounded down, but is at least 1. With a share of 0, all layers are pre-norm;
+    with a share of 1, all are post-norm, and a closing norm follows.
     """
 
     drawing = """

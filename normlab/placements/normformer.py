@@ -1,13 +1,18 @@
 """NormFormer: pre-norm with extra norms after self-attention and the activation, and head gains.
 
-    cross-attention is plain pre-norm.
+    self-attention     y = x + norm(gains(attention(norm(x))))
+    cross-attention    y = x + attention(norm(x)), as in pre-norm
+    feed-forward       y = x + fc2(norm(activation(fc1(norm(x)))))
 
+    x: the residual stream [B, P, D]; gains: one learned gain per head. Branches end in dropout.
+    closing norm: one, as in pre-norm.
     at initialization: all gains are 1.
 
 Source: Shleifer et al. 2021 ("NormFormer: Improved Transformer Pretraining with Extra
-Normalization"). The paper scales each head before the output projection (`head_gains: mix`); the
-authors' fairseq code instead scales equal parts of the width after it (`out`), one per head. The
-learned gain on the residual stream, which the paper uses in small models, is omitted.
+Normalization"). The paper scales each head before the output projection (`head_gains: mix`). The
+authors' fairseq code instead cuts the width after it into equal parts, one per head, and scales
+those (`out`). The learned gain on the residual stream, which the paper uses in small models, is
+omitted.
 """
 
 from dataclasses import dataclass
@@ -24,7 +29,7 @@ from normlab.placements.sandwich import SandwichResidual
 
 
 class HeadGains(nn.Module):
-    """One learned gain per head, each applied to an equal part of the width."""
+    """Multiplies equal parts of the width by one learned gain each, one part per head."""
 
     def __init__(self, heads: int):
         super().__init__()
@@ -36,7 +41,7 @@ class HeadGains(nn.Module):
 
 @dataclass(eq=False, kw_only=True)
 class NormFormer(Pre):
-    """NormFormer placement."""
+    """NormFormer: pre-norm with extra norms and a gain per head (Shleifer et al. 2021)."""
 
     drawing = """
         x ---+--> norm --> self-attention --> x gain of its head --> norm --> dropout --> (+) --> y

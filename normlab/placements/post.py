@@ -2,9 +2,10 @@
 
     y = norm(x + f(x))
 
-    closing norm: none, since the last layer already ends in a norm.
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout.
+    closing norm: none, because the last layer already ends in a norm.
 
-Source: Vaswani et al. 2017, section 3.1.
+Source: Vaswani et al. 2017 ("Attention Is All You Need"), section 3.1.
 """
 
 from torch import Tensor
@@ -14,14 +15,14 @@ from normlab.placements.base import Branch, NormResidual, Placement
 
 
 class PostResidual(NormResidual):
-    """y = norm(x + dropout(branch(x)))."""
+    """`norm(x + dropout(branch(x)))`."""
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         return self.norm(x + self.dropout(branch(x)), tokens)
 
 
 class Post(Placement):
-    """Post-norm placement (the original Transformer, BERT, fairseq's IWSLT'14 README recipe)."""
+    """Post-norm, `norm(x + f(x))`, of the original Transformer and BERT (Vaswani et al. 2017)."""
 
     drawing = """
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y

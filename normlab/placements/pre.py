@@ -2,7 +2,8 @@
 
     y = x + f(norm(x))
 
-    closing norm: one, after the last layer, since nothing else bounds the stream.
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout.
+    closing norm: one, after the last layer, because nothing else bounds the stream.
 
 Source: Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture"), figure 1(b).
 """
@@ -17,7 +18,7 @@ from normlab.placements.base import Branch, NormResidual, Place, Placement, Role
 
 
 class PreResidual(NormResidual):
-    """y = x + dropout(branch(norm(x)))."""
+    """`x + dropout(branch(norm(x)))`."""
 
     branch_norm: ClassVar[str | None] = "norm"
 
@@ -26,7 +27,7 @@ class PreResidual(NormResidual):
 
 
 class Pre(Placement):
-    """Pre-norm placement (GPT-2, and PowerNorm's and RBN's IWSLT'14 recipes)."""
+    """Pre-norm, `x + f(norm(x))`, as in GPT-2 (Xiong et al. 2020, figure 1(b))."""
 
     drawing = """
         x ---+--> norm --> sub-layer --> dropout --> (+) --> y
@@ -39,10 +40,11 @@ class Pre(Placement):
 
 @dataclass(eq=False, kw_only=True)
 class DepthScaledPre(Pre):
-    """A pre-norm wiring that can use GPT-2's initial weights (`depth_scaled`).
+    """Pre-norm, with GPT-2's initial weights if `depth_scaled` is set.
 
-    They divide each branch's last linear layer by sqrt(residual connections in the stack): Radford
-    et al. 2019, section 2.3; "scaled initialization" in Shoeybi et al. 2019.
+    These divide the weights of each branch's last linear layer by the square root of the number of
+    residual connections in the stack (Radford et al. 2019, section 2.3; "scaled initialization" in
+    Shoeybi et al. 2019).
     """
 
     depth_scaled: bool

@@ -2,11 +2,12 @@
 
     y = x + norm(f(x))
 
-    closing norm: one, after the last layer, since nothing else bounds the stream.
-    at initialization: with gains of 1 the norm alone sets the scale of a branch, whatever the
-    weights; with `zero_start` gains are 0 and every layer is the identity.
+    x: the residual stream [B, P, D]; f: the sub-layer. Dropout follows the norm.
+    closing norm: one, after the last layer, because nothing else bounds the stream.
+    at initialization: with gains of 1, only the norm sets the scale of a branch, whatever the
+    weights. With `zero_start`, gains are 0, and every layer is the identity.
 
-Source: OLMo 2 (OLMo et al. 2024), and Swin Transformer V2 (Liu et al. 2022, "res-post-norm"), whose
+Source: OLMo 2 (OLMo et al. 2024) and Swin Transformer V2 (Liu et al. 2022, "res-post-norm"), whose
 gains start at 0. In both, sub-layers read the stream without normalizing it.
 """
 
@@ -19,7 +20,7 @@ from normlab.placements.base import Branch, NormResidual, Norms, Place, Placemen
 
 
 class ReorderedResidual(NormResidual):
-    """y = x + dropout(norm(branch(x)))."""
+    """`x + dropout(norm(branch(x)))`."""
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         return x + self.dropout(self.norm(branch(x), tokens))
@@ -27,7 +28,7 @@ class ReorderedResidual(NormResidual):
 
 @dataclass(eq=False, kw_only=True)
 class Reordered(Placement):
-    """Reordered placement."""
+    """Reordered norm, `x + norm(f(x))`. With `zero_start`, gains start at 0 (Liu et al. 2022)."""
 
     drawing = """
         x ---+--> sub-layer --> norm --> dropout --> (+) --> y

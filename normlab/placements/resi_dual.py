@@ -1,12 +1,14 @@
 """ResiDual: a post-norm stream, plus a second stream that sums all branches, normalized at the end.
 
-    x' = norm(x + f(x)),  r' = r + f(x),  both start as the embedded tokens
+    x' = norm(x + f(x)),  r' = r + f(x)
 
-    closing norm: on r only; the stack returns y = x + norm(r).
-    at initialization: x keeps a constant size; r grows like a pre-norm stream.
+    x, r: the streams, each [B, P, D], which start as the embedded tokens; f: the sub-layer and its
+    dropout.
+    closing norm: only on r. The stack returns x + norm(r).
+    at initialization: x keeps a constant size, and r grows like a pre-norm stream.
 
 Source: Xie et al. 2023 ("ResiDual: Transformer with Dual Residual Connections"). The authors'
-closing layer norm has an eps of 1e-7; here it is `norm.eps`, as everywhere.
+closing layer norm has an eps of 1e-7; here, its eps is `norm.eps`, as for all norms.
 """
 
 import torch
@@ -18,7 +20,7 @@ from normlab.placements.base import Branch, NormResidual, Norms, Placement, Stac
 
 
 class ResiDualResidual(NormResidual):
-    """Maps (x, r) to (norm(x + f), r + f), where f = dropout(branch(x))."""
+    """Maps (x, r) to (norm(x + z), r + z), where z = dropout(branch(x))."""
 
     streams = 2
 
@@ -29,7 +31,7 @@ class ResiDualResidual(NormResidual):
 
 
 class Twice(nn.Module):
-    """Maps x to (x, x): both streams start as the embedded tokens."""
+    """Maps the embedded tokens x to (x, x), the start of both streams."""
 
     def forward(self, x: Tensor, tokens: Tokens) -> Tensor:
         return torch.cat([x, x], dim=-1)
@@ -48,7 +50,7 @@ class ResiDualEnd(nn.Module):
 
 
 class ResiDual(Placement):
-    """ResiDual placement."""
+    """ResiDual: a post-norm stream, and a stream that sums all branches (Xie et al. 2023)."""
 
     drawing = """
         x ---+--> sub-layer --> dropout --+--> (+) --> norm --> x'

@@ -2,11 +2,12 @@
 
     y = x + a f(x)
 
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout; a: a learned scalar.
     closing norm: none.
     at initialization: a = 0, so every layer is the identity.
 
-Source: Bachlechner et al. 2021 ("ReZero is All You Need"); in their code all sub-layers of a layer
-share one gain. With one gain per sub-layer this is SkipInit (De and Smith 2020).
+Source: Bachlechner et al. 2021 ("ReZero is All You Need"). In their code, all sub-layers of a layer
+share one gain. With one gain per sub-layer, this is SkipInit (De and Smith 2020).
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from normlab.placements.base import Branch, Norms, Place, Placement, Residual
 
 
 class ReZeroResidual(Residual):
-    """y = x + gain * dropout(branch(x))."""
+    """`x + gain * dropout(branch(x))`."""
 
     def __init__(self, gain: nn.Parameter, dropout: float):
         super().__init__(dropout)
@@ -32,7 +33,10 @@ class ReZeroResidual(Residual):
 
 @dataclass(eq=False, kw_only=True)
 class ReZero(Placement):
-    """ReZero placement, without norms. With `shared`, the sub-layers of a layer share one gain."""
+    """ReZero, `x + a f(x)`, without norms (Bachlechner et al. 2021).
+
+    With `shared`, the sub-layers of a layer share one gain.
+    """
 
     drawing = """
         x ---+--> sub-layer --> dropout --> x gain --> (+) --> y

@@ -2,14 +2,16 @@
 
     y = x + norm(f(norm(x)))
 
-    at initialization: only the last norm sets the scale of the branch, whatever the weights.
+    x: the residual stream [B, P, D]; f: the sub-layer. Dropout follows the outer norm.
+    closing norm: one, as in pre-norm.
+    at initialization: only the outer norm sets the scale of the branch, whatever the weights.
 
 Source: Ding et al. 2021 (CogView), with GPT-2's initial weights. Their layer norm first divides its
 input by the largest entry, a safeguard for 16-bit arithmetic that is omitted here.
 
-Peri-LN also normalizes the embedded tokens and uses the default initial weights. Each sub-layer
-adds a norm's output to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
-Revisiting Normalization Layer in the Transformer Architecture"; no code).
+Peri-LN also normalizes the embedded tokens, and uses the default initial weights. Because each
+sub-layer adds a norm's output to the stream, the variance of the stream grows linearly (Kim et al.
+2025, "Peri-LN: Revisiting Normalization Layer in the Transformer Architecture"; no code).
 """
 
 from torch import Tensor
@@ -21,7 +23,7 @@ from normlab.placements.pre import DepthScaledPre, PreResidual
 
 
 class SandwichResidual(PreResidual):
-    """y = x + dropout(out_norm(branch(norm(x))))."""
+    """`x + dropout(out_norm(branch(norm(x))))`."""
 
     def __init__(self, norms: Norms, dim: int, place: Place, dropout: float):
         super().__init__(norms.required(place.path, dim), dropout)
@@ -32,7 +34,7 @@ class SandwichResidual(PreResidual):
 
 
 class Sandwich(DepthScaledPre):
-    """Sandwich-LN placement."""
+    """Sandwich-LN, `x + norm(f(norm(x)))` (Ding et al. 2021)."""
 
     drawing = """
         x ---+--> norm --> sub-layer --> norm --> dropout --> (+) --> y
@@ -45,7 +47,7 @@ class Sandwich(DepthScaledPre):
 
 
 class Peri(Sandwich):
-    """Peri-LN placement: Sandwich-LN's residuals, plus a norm on the embedded tokens."""
+    """Peri-LN: Sandwich-LN, and a norm on the embedded tokens (Kim et al. 2025)."""
 
     def opening(self, norms: Norms, dim: int, stack: StackName) -> Norm:
         return norms.required(f"{stack}.opening", dim)

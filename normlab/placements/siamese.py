@@ -1,13 +1,15 @@
 """SiameseNorm: a post-norm stream x and a pre-norm stream y that share every sub-layer.
 
     x' = n + z / c,  y' = y + z,  z = f(norm(n + norm(y))),  n = norm(x)
-    c = sqrt(2 l) in layer l = 1, 2, ... of its stack; both streams start as the embedded tokens
+    c = sqrt(2 l) in layer l = 1, 2, ... of its stack
 
-    closing norm: norm(norm(x) + norm(y)).
+    x, y: the streams, each [B, P, D], which start as the embedded tokens; f: the sub-layer and its
+    dropout. The four norms are different ones.
+    closing norm: the stack returns norm(norm(x) + norm(y)).
     at initialization: y grows like a pre-norm stream, and x stays normalized.
 
 Source: Li et al. 2026 ("SiameseNorm: Breaking the Barrier to Reconciling Pre/Post-Norm"), wired as
-in their code for DeiT. The paper, according to secondary sources, has c = sqrt(l) and returns
+in their code for DeiT. According to secondary sources, the paper has c = sqrt(l) and returns
 x + norm(y).
 """
 
@@ -22,7 +24,10 @@ from normlab.placements.resi_dual import Twice
 
 
 class SiameseResidual(NormResidual):
-    """Maps (x, y) to (n + z / factor, y + z), with z = dropout(branch(norm(n + y_norm(y))))."""
+    """Maps (x, y) to (n + z / factor, y + z).
+
+    Here n = x_norm(x), and z = dropout(branch(norm(n + y_norm(y)))).
+    """
 
     branch_norm = "norm"
     streams = 2
@@ -54,7 +59,7 @@ class SiameseEnd(nn.Module):
 
 
 class Siamese(Placement):
-    """SiameseNorm placement."""
+    """SiameseNorm: a post-norm and a pre-norm stream that share sub-layers (Li et al. 2026)."""
 
     drawing = """
         x --> norm --+-------------------------------------------> (+) --> x'

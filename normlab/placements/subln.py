@@ -1,8 +1,13 @@
 """Sub-LN: pre-norm, with a second norm before the last linear layer of each sub-layer.
 
-    self-attention:  out_proj(norm(mixed heads))     feed-forward:  fc2(norm(activation(fc1(x))))
-    cross-attention has no second norm.
+    y = x + f(norm(x)), where f is one of
 
+    self-attention     out_proj(norm(mixed heads))
+    cross-attention    as in pre-norm, without a second norm
+    feed-forward       fc2(norm(activation(fc1(x))))
+
+    each with its dropout, and x is the residual stream [B, P, D].
+    closing norm: one, as in pre-norm.
     at initialization: the weights of the value and output projections and of the feed-forward
     layers are multiplied by
 
@@ -21,7 +26,7 @@ from normlab.placements.pre import Pre
 
 
 class SubLN(Pre):
-    """Sub-LN placement."""
+    """Sub-LN: pre-norm, and a norm before each branch's last linear layer (Wang et al. 2022)."""
 
     drawing = """
         x ---+--> norm --> sub-layer --> dropout --> (+) --> y
