@@ -42,7 +42,7 @@ def test_a_failed_write_is_a_one_line_error_with_the_file_and_advice(code, cure)
     assert f"{os.strerror(code)}: 'runs/a/record.json'{cure}" in said
 
 
-def test_the_error_for_a_missing_hydra_plugin_gives_the_package_to_install():
+def test_the_error_for_a_missing_hydra_plugin_says_which_package_to_install():
     for kind, name in (("launcher", "joblib"), ("sweeper", "optuna")):
         missing = MissingConfigException("", missing_cfg_file=f"hydra/{kind}/{name}")
         package = f"hydra-{name}-{kind}"

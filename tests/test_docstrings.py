@@ -3,7 +3,7 @@
 from normlab.docstrings import summary
 
 
-def test_a_summary_is_the_first_paragraph_in_one_line():
+def test_a_summary_is_the_first_paragraph_on_one_line():
     def documented():
         """Return what is
         asked for.

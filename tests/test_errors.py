@@ -41,7 +41,7 @@ def test_an_error_that_users_can_fix_is_one_line_and_any_other_has_a_traceback(m
         assert last.startswith(type(error).__name__)
 
 
-def test_an_error_in_a_users_own_norm_gives_its_file_and_line(tmp_path, monkeypatch, capsys):
+def test_an_error_in_a_user_norm_reports_its_file_and_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "norm").mkdir()
     (tmp_path / "norm" / "mine.yaml").write_text("# Mine.\n_target_: mine_fails.Mine\n")
     (tmp_path / "mine_fails.py").write_text(OWN)
@@ -101,7 +101,7 @@ def test_the_error_for_a_read_only_folder_suggests_runs_dir(tmp_path, monkeypatc
     assert capsys.readouterr().err == said and not list(tmp_path.iterdir())
 
 
-def test_an_invalid_value_is_a_user_error_in_python_too():
+def test_an_invalid_value_is_also_a_user_error_in_python():
     with pytest.raises(normlab.UserError, match=r"steps=0 must be above 0"):
         normlab.compose(["budget.steps=0"])
     assert os.environ.get(folders.PATH, "") == ""

@@ -75,7 +75,7 @@ def test_a_failed_job_of_a_sweep_is_listed_and_does_not_affect_the_others(
 
 
 @on_request
-def test_jobs_of_a_launcher_find_norms_in_the_users_own_folder(corpus: Path, tmp_path: Path):
+def test_jobs_of_a_launcher_find_norms_in_the_users_folder(corpus: Path, tmp_path: Path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install '.[slurm]'")
     assert main(["norm", "new", "peak", "--in", str(tmp_path / "own")]) == 0
     elsewhere = ("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=1")

@@ -179,7 +179,7 @@ def test_a_task_with_a_new_image_source_trains(project, tmp_path):
     assert [*record["own_norms"]] == ["task/stripes"]
 
 
-def test_records_list_own_files_and_a_run_without_its_folder_says_what_is_missing(
+def test_records_list_user_files_and_an_error_says_which_of_them_is_missing(
     project, tmp_path, monkeypatch, capsys
 ):
     given = tiny(write_corpus(tmp_path / "text"), tmp_path / "runs", "budget.steps=2", "sink=[]")
@@ -198,7 +198,7 @@ def test_records_list_own_files_and_a_run_without_its_folder_says_what_is_missin
     assert "placement.option='twice' does not exist here" in told and "set NORMLAB_PATH" in told
 
 
-def test_own_options_are_found_by_lists_studies_other_options_and_subprocesses(
+def test_user_options_are_found_by_lists_studies_other_options_and_subprocesses(
     project, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)

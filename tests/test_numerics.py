@@ -19,7 +19,7 @@ def test_all_norms_have_golden_losses():
     assert golden - new == {*option_names("norm")} - new
 
 
-def test_the_file_of_an_own_norm_is_hashed_at_whichever_site_it_is_used(tmp_path, monkeypatch):
+def test_the_file_of_a_user_norm_is_hashed_whichever_site_uses_it(tmp_path, monkeypatch):
     (tmp_path / "my_norm.py").write_text("class Mine: ...\n")
     (tmp_path / "norm").mkdir()
     (tmp_path / "norm" / "mine.yaml").write_text("_target_: my_norm.Mine\n")
@@ -56,5 +56,5 @@ def test_an_edited_file_is_recorded_only_for_norms_that_depend_on_it(monkeypatch
         ((1, {"mine": "a"}), (1, {"mine": "b"}), False),
     ],
 )
-def test_two_runs_have_the_same_code_if_numerics_and_shared_own_norms_agree(a, b, same):
+def test_two_runs_have_the_same_code_if_numerics_and_shared_user_norms_agree(a, b, same):
     assert same_code(a, b) is same

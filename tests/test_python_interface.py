@@ -47,7 +47,7 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(config, normlab.train(config), runs)
 
 
-def test_train_returns_the_record_and_does_not_train_a_finished_run_again(trained: Trained):
+def test_train_returns_the_record_and_does_not_retrain_a_finished_run(trained: Trained):
     record = trained.record
     assert record.outcome.status == "finished"
     assert record.choice("norm") == "bn"

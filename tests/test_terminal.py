@@ -80,7 +80,7 @@ def test_labels_wrap_only_at_commas_and_wide_tables_are_split(lines):
     assert len(narrow) == 6, "if its parts are too wide, a label wraps at spaces"
 
 
-def test_a_legend_has_at_most_three_lines_and_mentions_notes_if_cut(lines):
+def test_a_legend_has_at_most_three_lines_and_mentions_notes_if_it_is_cut(lines):
     short, long = ["loss: nats per token", "+-: standard deviation"], Note(PROSE, "in brief")
     both = [*map(Note.short, short)]
     assert lines(80, print_legend, both, whole=False) == ["; ".join(short)]
@@ -111,7 +111,7 @@ def test_columns_that_do_not_fit_move_to_a_second_table_with_the_same_labels(lin
     assert [line.split()[-1] for line in found if line.startswith("norm")] == scores
 
 
-def test_columns_stay_aligned_with_wide_letters_and_wrapped_cells(lines):
+def test_columns_stay_aligned_with_wide_characters_and_wrapped_cells(lines):
     rows = [["\u65e5\u672c", "7", PROSE, "end"], ["ab", "123", "short", "end"]]
     found = lines(70, print_table, ["name", "n", "what", "last"], rows, numeric=["n"])
     first, *folded, last = found[2:]
@@ -135,7 +135,9 @@ def test_help_fits_eighty_columns(lines, command):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_latin_1_terminal_gets_question_marks_and_a_file_utf_8(terminal, monkeypatch):
+def test_characters_missing_from_latin_1_become_question_marks_on_a_terminal_but_not_in_a_file(
+    terminal, monkeypatch
+):
     written = io.BytesIO()
     stream = io.TextIOWrapper(written, encoding="iso-8859-1")
     monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)

@@ -87,7 +87,7 @@ def test_a_record_cannot_read_the_environment(config, monkeypatch):
         from_dict(changed(config, "data_dir", "${oc.env:SECRET}"))
 
 
-def test_names_and_language_codes_cannot_leave_their_folder(tmp_path):
+def test_names_and_language_codes_cannot_point_outside_their_folder(tmp_path):
     for name in ("../../outside", "/tmp/outside", "..", ".hidden", "a\\b", "a\nb", "", "x" * 300):
         with pytest.raises(ValueError, match=r"task\.corpus\.name"):
             cached_folder(f"{name}-key", lambda folder: None)
@@ -98,7 +98,7 @@ def test_names_and_language_codes_cannot_leave_their_folder(tmp_path):
             FolderCorpus(source_language=code, **settings)
 
 
-def test_a_report_page_escapes_the_texts_of_untrusted_runs(tmp_path, capsys):
+def test_a_report_page_escapes_text_from_untrusted_runs(tmp_path, capsys):
     store, evil = RunStore(tmp_path / "runs"), "<script>alert(1)</script>"
     hostile = example(choices={"placement": evil}, data={"label": evil, "source": evil})
     ended = Outcome("failed", 1, reason=evil, layer=evil)

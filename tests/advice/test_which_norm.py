@@ -95,7 +95,7 @@ def test_all_published_advice_still_follows_from_the_results():
     assert len(changed) > 10 and not any(changed)
 
 
-def test_measured_findings_have_their_numbers_in_chinese_too():
+def test_measured_findings_also_have_their_numbers_in_chinese():
     situations = load_situations(CONFIG_DIR / "which_norm.yaml")
     chinese = which_norm_text(situations, Results(RESULTS)).split("## 中文")[1]
     for found in ("训练成功的种子数：", "节省的时间 -20.5% [", "BLEU 之差 2.98 ["):
@@ -121,7 +121,7 @@ def test_measured_findings_have_their_numbers_in_chinese_too():
         ),
     ],
 )
-def test_an_invalid_file_is_an_error_with_its_key(tmp_path, old, new, message):
+def test_an_invalid_file_raises_an_error_that_names_the_key(tmp_path, old, new, message):
     path = tmp_path / "which_norm.yaml"
     path.write_text(SITUATION.replace(old, new), "utf-8")
     with pytest.raises(UserError, match=message):

@@ -43,7 +43,7 @@ def test_the_help_lists_every_benchmark(capsys):
         (["peers", "nowhere", "--only", "nobody"], "nobody"),
     ],
 )
-def test_bad_arguments_raise_an_error_that_mentions_them(arguments, named, capsys):
+def test_invalid_arguments_are_named_in_the_error(arguments, named, capsys):
     overrides = MODEL if arguments[0] in ("decode", "train") else ()
     assert main([*arguments, *(overrides if "task=mlm" not in arguments else ())]) == 1
     assert named in capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_the_decode_benchmark_reports_the_sentences_of_all_batches(tmp_path):
     assert found["runs"][1]["sentences_per_second"]["n"] == 2
 
 
-def test_the_norms_benchmark_measures_norms_alone_in_a_model_and_folded(tmp_path):
+def test_the_norms_benchmark_measures_norms_alone_in_a_model_and_after_folding(tmp_path):
     found = written(["norms", *MODEL, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
     names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
     assert names["alone, training"] == names["alone, evaluation"] == ["ln", "bn"]
@@ -81,7 +81,7 @@ def test_the_norms_benchmark_measures_norms_alone_in_a_model_and_folded(tmp_path
     assert norms.STEP not in names
 
 
-def test_the_norms_benchmark_measures_an_image_model_plain_and_compiled(
+def test_the_norms_benchmark_measures_an_image_model_eager_and_compiled(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(norms, "make_fast", lambda *_: None)

@@ -55,7 +55,7 @@ def ended(lines):
     return [[*line.split(), "</s>"] for line in lines]
 
 
-def test_peers_get_the_batches_that_normlab_draws_in_every_epoch(work):
+def test_in_every_epoch_peers_get_the_same_batches_as_normlab(work):
     task = bench_task(files.config_of("b", "fp32"), pairs=600)
     assert isinstance(task, Translation)
     training = task.train_batches(Shard(0, 1), 1)

@@ -14,7 +14,7 @@ def text():
     return EncodedText.from_sentences(SENTENCES)
 
 
-def test_saved_sentences_are_loaded_as_a_memory_map(text, tmp_path):
+def test_saved_sentences_are_memory_mapped_when_loaded(text, tmp_path):
     text.append(tmp_path, "train.source")
     loaded = EncodedText.load(tmp_path, "train.source")
     assert [loaded[i].tolist() for i in range(len(loaded))] == SENTENCES

@@ -8,7 +8,7 @@ from normlab.data.hub import load_tables
 from normlab.errors import UserError
 
 
-def test_a_failed_download_is_one_error_without_warnings(monkeypatch):
+def test_a_failed_download_raises_one_error_without_warnings(monkeypatch):
     logger, warned = logging.getLogger("huggingface_hub.utils._http"), []
 
     def load(*_):

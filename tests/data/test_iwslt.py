@@ -159,7 +159,7 @@ def test_prepared_bpe_text_is_preferred_and_can_be_read_in_both_directions(tmp_p
     assert back.key() != pieces.key()
 
 
-def test_iwslt_that_trains_on_its_validation_split_is_labelled_mini_ted(tmp_path):
+def test_iwslt_trained_on_its_validation_split_is_labelled_mini_ted(tmp_path):
     write_prepared(tmp_path, {"valid": 46, "test": 3})
     with pytest.raises(ValueError, match=r"neither train\.bpe\.de"):
         corpus(tmp_path).read()

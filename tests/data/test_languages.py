@@ -65,7 +65,7 @@ def test_equivalent_codes_detokenize_text_the_same_way(codes, tokens, text):
     assert len(found) == 1 and (text is None or found == {text})
 
 
-def test_equal_source_and_target_languages_are_refused(tmp_path):
+def test_identical_source_and_target_languages_are_refused(tmp_path):
     with pytest.raises(ValueError, match="source_language and target_language are both de"):
         FolderCorpus(data_dir=str(tmp_path), source_language="de", target_language="de", form="raw")
 
@@ -137,7 +137,7 @@ def test_moses_tokens_keep_words_with_joiners_and_accents_whole(code, text):
     ]
 
 
-def test_javanese_script_is_refused_as_german_and_is_scored_by_character():
+def test_javanese_script_is_refused_as_german_and_scored_character_by_character():
     lines = ["\ua9b2\ua98f\ua9a4\ua9a2" * 8]
     check_script(lines, Language("jv", "Java"), "train.jv")
     with pytest.raises(ValueError, match=r"train\.de is written in Javanese"):

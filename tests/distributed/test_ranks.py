@@ -99,7 +99,7 @@ def _synced(rows=None):
     return found | {name: _recurrence(name.split()[1], rows) for name in RECURRENT}
 
 
-def test_synced_ranks_equal_one_process():
+def test_synced_ranks_compute_the_same_as_one_process():
     both = on_ranks(2, _synced)
     for option, whole in _synced(slice(0, 6)).items():
         parts = [rank[option] for rank in both]

@@ -127,5 +127,5 @@ def test_few_files_are_entered_between_the_first_record_and_the_last_verdict(jud
     assert len(judged) <= MOST_OF_RECORDS
 
 
-def test_the_page_has_the_numbers_of_files():
+def test_the_page_states_how_many_files_a_walk_enters():
     assert COUNTED and [int(n) for n in COUNTED.groups()] == [*MOST.values(), MOST_OF_RECORDS]

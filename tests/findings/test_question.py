@@ -37,7 +37,7 @@ def test_a_question_in_a_new_file_is_found_with_the_first_line_of_its_docstring(
     assert questions_below(package, "norm") == []
 
 
-def test_questions_chosen_by_name_come_only_from_their_package(package):
+def test_questions_selected_by_name_come_only_from_the_given_package(package):
     (found,) = questions_below(package, "module", names=["first_name"])
     assert found.name == "first_name"
     with pytest.raises(

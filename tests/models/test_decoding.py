@@ -196,7 +196,9 @@ def test_beam_search_finds_a_better_hypothesis_than_greedy_search():
         ({"length_factor": 0.0, "length_offset": 0}, 100, 0),
     ],
 )
-def test_a_hypothesis_that_never_ends_is_cut_at_the_length_limit(beam, settings, positions, tokens):
+def test_a_hypothesis_that_does_not_end_is_cut_off_at_the_length_limit(
+    beam, settings, positions, tokens
+):
     model = Table(lambda past: {A: 0.7, B: 0.3}, max_positions=positions)
     (found,) = run(model, ONE, SearchSettings(beam=beam, **settings))
     assert len(found.tokens) == tokens
@@ -221,7 +223,7 @@ def test_finished_sentences_leave_the_batch_without_changing_the_others(norm, be
         assert alone.score == pytest.approx(found.score, abs=1e-5)
 
 
-def test_a_model_whose_probabilities_are_nan_gives_empty_hypotheses():
+def test_a_model_whose_probabilities_are_nan_returns_empty_hypotheses():
     model = Table(lambda past: {A: float("nan")})
     (found,) = run(model, ONE, SearchSettings(beam=2, length_factor=0.0, length_offset=3))
     assert found.tokens == []

@@ -54,7 +54,7 @@ def test_token_noise_is_relative_to_the_embedding_tables_deviation_and_skips_pad
     assert torch.equal(embedding(ids, tokens), plain)
 
 
-def test_a_test_is_repeated_with_noise_but_statistics_are_recalibrated_without_it(tmp_path):
+def test_a_test_is_repeated_with_noise_but_recalibration_has_none(tmp_path):
     config = to_dict(compose([*DIGITS, "norm=bn", "norm.eval_stats=recalibrated"]))
     task = build_task(config)
     model = build_model(config, task).double()

@@ -138,7 +138,7 @@ def test_each_time_step_has_its_own_statistics_which_exclude_padding():
     assert hidden[1:5].any(1).all() and not hidden[5:].any()
 
 
-def test_statistics_shared_by_all_time_steps_pool_them_once_per_update():
+def test_shared_running_statistics_pool_all_time_steps_once_per_update():
     model = network("norm=bn", "norm.momentum=1", "norm.unbiased=false").recurrent
     x, tokens = inputs()
     norms = ModelNorms(model)

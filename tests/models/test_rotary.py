@@ -13,7 +13,7 @@ from tests.models.test_decoding import stepped
 
 
 @pytest.mark.parametrize("pairs", ["halves", "interleaved"])
-def test_rotary_positions_keep_lengths_and_scores_depend_only_on_the_distance(pairs):
+def test_rotary_positions_preserve_lengths_and_scores_depend_only_on_distance(pairs):
     rotary = Rope(pairs=pairs).in_layer(0, 8)
     q, k = double(2, 3, 5, 8), double(2, 3, 5, 8)
     scores = [rotary(q, start) @ rotary(k, start).mT for start in (0, 7)]
@@ -33,7 +33,7 @@ def test_rotary_angles_follow_the_published_formula():
 
 
 @torch.no_grad()
-def test_rotary_pairs_halves_and_interleaved_differ_only_in_the_order_of_rows_and_gains():
+def test_the_two_kinds_of_rotary_pairs_differ_only_in_the_order_of_rows_and_gains():
     models = [block(qk_norm="rms", rope=Rope(pairs=pairs)) for pairs in ("halves", "interleaved")]
     order = torch.arange(8).view(2, 4).T.flatten()  # 0, 4, 1, 5, ...
     for layer in models[1].decoder.layers:
