@@ -18,8 +18,8 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Keep child processes, including processes that launchers and libraries start, from importing
-    # modules of the current folder.
+    # Keep child processes, including those that launchers and libraries start, from importing
+    # modules from the current folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     name, *rest = arguments
     if name == "--version":
@@ -67,7 +67,7 @@ def _suggestion(name: str, rest: list[str]) -> str:
 
 
 def _message(error: Exception) -> str | None:
-    """Return the message of an error that the user can fix, or None for any other error."""
+    """Return the message for an error that the user can fix, or None for any other error."""
     if isinstance(error, UserError):
         return str(error)
     if type(error).__module__.startswith(("hydra.", "omegaconf.")):

@@ -28,22 +28,22 @@ _SETTINGS = (
     *("validate.best=false", "task.test_search.beam=1", "probe=[]", "observe.log_every=20"),
     # The maximum length of a translation, without which a barely trained model keeps generating.
     *("task.valid_search.length_offset=10", "task.test_search.length_offset=10"),
-    *("observe.study=demo", "runs_dir=demo"),  # a folder that `normlab compare` does not read
+    *("observe.study=demo", "runs_dir=demo"),  # not in runs/, which `normlab compare` reads
 )
 _USUAL = ("optim.lr=1e-3", "budget.steps=400")
 _DEEP = ("model.depth=6", "optim.lr=2e-3", "budget.steps=200")
 _CARE = "This is one seed, and the order depends on the learning rate and the number of steps"
 _NATS, _UNITS = 0.01, 1.0  # smaller differences in loss and BLEU are not mentioned
-_MOVED = 1e-3  # an output that changes by a smaller share counts as unchanged
+_MOVED = 1e-3  # an output that changes by less, relative to its size, counts as unchanged
 COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, eval")
 
 
 class Measured(NamedTuple):
-    """The measurements of a norm; NaN if its run diverged.
+    """A norm's run, and what was measured on its model. The values are NaN if the run diverged.
 
     `running` and `batch` are the loss on held-out sentences with running and with batch statistics,
-    in nats per token. `training` and `evaluation` are the share by which a sentence's output
-    changes with the rest of its batch (see the question `batch_mates`).
+    in nats per token. `training` and `evaluation` are the shares by which a sentence's output
+    changes in each mode when the rest of its batch changes (see the question `batch_mates`).
     """
 
     name: str
@@ -61,9 +61,10 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Demo:
-    """A demo: `runs` has one run per norm, `left` the runs that have not ended.
+    """The runs of a demo, one per norm.
 
-    `config` is the first run's. `settings` are the user's, in addition to the demo's.
+    `left` are the runs that have not ended, and `config` is the config of the first run. `settings`
+    are the settings that the user added.
     """
 
     deep: bool
@@ -75,8 +76,8 @@ class Demo:
     def train(self) -> None:
         """Train the runs that have not ended, with a live table.
 
-        All runs are trained simultaneously, even on fewer cores, so that no core is idle while the
-        last run ends. If a run fails, raises UserError with the reason.
+        By default, all runs are trained at the same time, even on fewer cores, so that no core is
+        idle while the last run finishes. Raises UserError with the reason if a run fails.
         """
         at_a_time = self.config["observe"]["processes"] or len(self.left)
         with _Progress(at_a_time) as shown:
@@ -87,11 +88,11 @@ class Demo:
                 raise UserError(f"{done.run.name}: {done.last_line} ({log})")
 
     def measured(self) -> "list[Measured]":
-        """Return the measurements of all runs. All of them must have ended."""
-        return [_measured(cell) for cell in self.runs]
+        """Return each run's measurements. All runs must have ended."""
+        return [_measured(run) for run in self.runs]
 
     def conclusions(self, results: "Sequence[Measured]") -> list[str]:
-        """Return the conclusions from the measurements, and a caveat."""
+        """Return the conclusions from the measurements, followed by a caveat."""
         another = "deep lr=1e-3" if self.deep else "steps=200"
         advice = "" if self.settings else f": try `normlab demo {another}`"
         return [*sentences(results), f"{_CARE}{advice}."]
@@ -101,7 +102,7 @@ class Demo:
     ) -> Path:
         """Write the page with the table and the curves, and return its path.
 
-        `again` is the command that creates the page.
+        `again` is the command that recreates the page.
         """
         page = Path(self.config["runs_dir"], "demo-deep.html" if self.deep else "demo.html")
         with atomic_write(page) as file:
@@ -110,7 +111,10 @@ class Demo:
 
 
 def plan(settings: Sequence[str], *, deep: bool) -> Demo:
-    """Return the demo with these settings, or raise UserError for a setting that it must choose."""
+    """Return the demo with the user's settings.
+
+    Raises UserError for a setting that the demo itself chooses.
+    """
     from normlab.config.compose import compose
     from normlab.config.experiments import EXPERIMENT
     from normlab.config.overrides import check_given_once, typed, with_full_keys, written_out
@@ -131,32 +135,32 @@ def plan(settings: Sequence[str], *, deep: bool) -> Demo:
     folders: dict[RunToStart, RunFolder] = {}
     for norm, name in _NORMS.items():
         overrides = (f"norm={norm}", *usual, *extra)
-        run = RunFolder(compose(overrides))
-        folders[RunToStart(name, overrides, run.folder)] = run
-    left = [cell for cell, run in folders.items() if run.finished(processes=1) is None]
+        folder = RunFolder(compose(overrides))
+        folders[RunToStart(name, overrides, folder.folder)] = folder
+    left = [run for run, folder in folders.items() if folder.finished(processes=1) is None]
     return Demo(deep, settings, [*folders], left, next(iter(folders.values())).config)
 
 
 class _Progress(RunsDisplay):
-    """The live table, or in a pipe only a line every few seconds."""
+    """The live table of the runs or, in a pipe, one line every few seconds."""
 
     def say(self, line: str) -> None:
         pass
 
 
-def _measured(cell: RunToStart) -> Measured:
-    """Return the measurements of a run that has ended, examining its model only once."""
-    record, values = read_record(cell.folder), cell.folder / "demo.json"
+def _measured(run: RunToStart) -> Measured:
+    """Return the measurements of a run that has ended. They are cached in the run's folder."""
+    record, values = read_record(run.folder), run.folder / "demo.json"
     if not record.finished:
-        return Measured(cell.name, record)
-    if not values.is_file() or values.stat().st_mtime < (cell.folder / RECORD_FILE).stat().st_mtime:
-        with at_work(f"examining {cell.name}"), atomic_write(values) as file:
-            json.dump(_examined(cell.folder), file)
-    return Measured(cell.name, record, *json.loads(values.read_bytes()))
+        return Measured(run.name, record)
+    if not values.is_file() or values.stat().st_mtime < (run.folder / RECORD_FILE).stat().st_mtime:
+        with at_work(f"examining {run.name}"), atomic_write(values) as file:
+            json.dump(_examined(run.folder), file)
+    return Measured(run.name, record, *json.loads(values.read_bytes()))
 
 
 def _examined(folder: Path) -> list[float]:
-    """Return the values of `Measured` for a run's model, in order."""
+    """Return `running`, `batch`, `training` and `evaluation` of `Measured` for a run's model."""
     from normlab.inspection.model.findings import inspect_run
 
     results = inspect_run(folder, ("statistics", "batch_mates"))
@@ -169,7 +173,7 @@ def _examined(folder: Path) -> list[float]:
 
 
 def rows(results: Sequence[Measured]) -> list[list[str]]:
-    """Return the cells of the table: one row per norm, and the untrained baseline."""
+    """Return the rows of the table: one per norm, and the BLEU of copying the source."""
     table: list[list[str]] = []
     for each in results:
         cells = ["diverged", *"----"]
@@ -226,7 +230,7 @@ def sentences(results: Sequence[Measured]) -> list[str]:
 
 
 def _of_batches(results: Sequence[Measured]) -> list[str]:
-    """Describe how outputs depend on the batch; empty if batch norm diverged."""
+    """Describe how outputs depend on the batch. Return [] if batch norm diverged."""
     bn = next(each for each in results if each.name == _NORMS["bn"])
     if not bn.record.finished:
         return []
@@ -255,7 +259,7 @@ def _listed(results: Sequence[Measured]) -> str:
 
 
 def _page(
-    results: Sequence[Measured], cells: Sequence[RunToStart], paragraphs: Sequence[str], again: str
+    results: Sequence[Measured], runs: Sequence[RunToStart], paragraphs: Sequence[str], again: str
 ) -> str:
     """Return the page with the sentences, the table and the curves."""
     from normlab.reports.figures.line_styles import row_styles
@@ -264,11 +268,11 @@ def _page(
     from normlab.reports.pages.rendering import page
     from normlab.reports.runs import Run, rows_of_run
 
-    runs = [
-        Run(Key(each.name, "", each.record.seed), each.record, rows_of_run(cell.folder))
-        for each, cell in zip(results, cells, strict=True)
+    with_curves = [
+        Run(Key(each.name, "", each.record.seed), each.record, rows_of_run(run.folder))
+        for each, run in zip(results, runs, strict=True)
     ]
-    panels, styles = KINDS["loss"].panels(runs), row_styles(runs)
+    panels, styles = KINDS["loss"].panels(with_curves), row_styles(with_curves)
     config = results[0].record.config
     facts = {
         "text": "built-in German-English sentences",

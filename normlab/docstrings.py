@@ -4,6 +4,6 @@ import inspect
 
 
 def summary(documented: object) -> str:
-    """Return the first paragraph of a docstring (the summary of PEP 257) in one line, or ""."""
+    """Return the first paragraph of an object's docstring on one line, or "" if it has none."""
     paragraph, _, _ = (inspect.getdoc(documented) or "").partition("\n\n")
     return " ".join(paragraph.split())

@@ -1,9 +1,9 @@
 """Dropout with cheap random numbers on a CPU.
 
-Only dropout uses torch's default generator. Initialization and data order have their own, so two
-runs that differ only in their norms drop the same units. On a CPU, torch draws one double per unit.
-This module draws sixteen random bits instead, which takes a seventh of the time and keeps the rate
-accurate to 2**-16.
+Only dropout uses torch's default generator. Initialization and data order have generators of their
+own, so two runs that differ only in their norms drop the same units. On a CPU, torch draws one
+double per unit. This module draws sixteen random bits instead, which takes a seventh of the time
+and keeps the rate accurate to 2**-16.
 """
 
 import torch

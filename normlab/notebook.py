@@ -42,13 +42,13 @@ class Picture:
             return self.save(Path(folder) / "figure.svg").read_text("utf-8")
 
     def save(self, path: Path | str) -> Path:
-        """Write the figure as `.svg` or `.png`, by the suffix of the path, and return the path."""
+        """Write the figure as `.svg`, `.pdf` or `.png`, by the path's suffix. Return the path."""
         write(self.figure, Path(path), title=self.title)
         return Path(path)
 
 
 class Records(list[RunRecord]):
-    """The records of runs, printed as a table of the first ten; `folders` has their folders."""
+    """A list of run records, printed as a table of the first ten. `folders` has their folders."""
 
     def __init__(self, runs: Sequence[tuple[Path, RunRecord]]) -> None:
         super().__init__(record for _, record in runs)
@@ -68,9 +68,10 @@ class Records(list[RunRecord]):
         return "\n".join([*lines, f"{len(shown)} of {len(self)} runs"])
 
     def to_frame(self, *keys: str) -> "pandas.DataFrame":
-        """Return a row per run: task, norm, placement, seed, status, step, `keys` and scores.
+        """Return a data frame with one row per run.
 
-        `keys` are dotted keys of the config, such as `optim.lr`.
+        Its columns are task, norm, placement, seed, status, step, the `keys`, which are dotted
+        config keys such as `optim.lr`, and the scores.
         """
         import pandas
 
@@ -86,10 +87,11 @@ class Records(list[RunRecord]):
         )
 
     def curves(self, *names: str) -> "pandas.DataFrame":
-        """Return metrics over training, one row per run and step (of a published run, its curves).
+        """Return a data frame of metrics over training, with one row per run and logged step.
 
-        `names` are paths such as `train/loss`; the default is the training and validation losses.
-        A metric that was not logged at a step is NaN there.
+        `names` are metrics such as `train/loss`; the default is the training and validation losses.
+        A metric that was not logged at a step is NaN there. A published run has only the steps
+        that were published.
         """
         import pandas
 
@@ -103,10 +105,10 @@ class Records(list[RunRecord]):
         return pandas.DataFrame(rows)
 
     def plot(self, kind: str = "loss") -> Picture:
-        """Plot the runs, with one line and a band for the seeds of an experiment.
+        """Plot the runs, with one line per experiment and a band over its seeds.
 
-        `kind` is a figure of `normlab report --figures`. Raises UserError if the kind is unknown,
-        or if no run has the metrics that it needs.
+        `kind` is one of the figures that `normlab report --figures` draws. Raises UserError if the
+        kind is unknown, or if no run has the metrics that it needs.
         """
         if kind not in KINDS:
             raise UserError(f"{kind!r} is not a figure; choose from {', '.join(KINDS)}")
@@ -118,12 +120,16 @@ class Records(list[RunRecord]):
         return Picture(draw(panels, row_styles(runs), LIGHT), KINDS[kind].title)
 
     def _repr_markdown_(self) -> str:
-        """Return the table that `normlab compare` prints."""
+        """Return the table of `normlab compare` in Markdown."""
         return markdown_table(build_table(arrange([unplaced_run(None, run) for run in self])))
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:
-    """Return the records in `runs_dir` that match `where` (see `select`)."""
+    """Return the records in `runs_dir` whose config options, keys, seed or status match `where`.
+
+    Examples are `norm="bn"`, `status="finished"` and `**{"optim.lr": 0.002}`. Raises UserError for
+    a key that no record has.
+    """
     return Records(select(RunStore(runs_dir).entries(), where, lambda entry: entry[1]))
 
 

@@ -1,4 +1,4 @@
-"""Sets how OpenMP's threads wait, which must happen before torch is imported."""
+"""Sets how OpenMP's threads wait for work. This must happen before torch is imported."""
 
 import os
 import sys
@@ -12,9 +12,9 @@ TOO_LATE = "torch" in sys.modules and _POLICY not in os.environ
 def wait_passively() -> None:
     """Let threads sleep while they wait, unless the user set a policy or torch has been imported.
 
-    Threads that spin slow down all others, on a busy machine to a tenth of their speed
-    (results/bench/LOG.md). OpenMP reads the variable when torch is imported, and child processes
-    inherit it.
+    Spinning threads slow down all other threads, to a tenth of their speed on a busy machine
+    (results/bench/LOG.md). OpenMP reads the environment variable when torch is imported, and child
+    processes inherit it.
     """
     if not TOO_LATE:
         os.environ.setdefault(_POLICY, "passive")

@@ -1,4 +1,4 @@
-"""The Jinja environment for the templates of a package, which are in its folder `templates`."""
+"""The Jinja environment for a package's templates, which are in its folder `templates`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,9 +7,9 @@ if TYPE_CHECKING:
 
 
 def environment(package: str, **settings: Any) -> "Environment":
-    """Return the environment of a package, with `settings` for Jinja.
+    """Return the Jinja environment for a package's templates; `settings` are passed to Jinja.
 
-    A template that uses a name without a value raises jinja2's UndefinedError.
+    Rendering a template that uses an undefined name raises jinja2's UndefinedError.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -23,9 +23,9 @@ def environment(package: str, **settings: Any) -> "Environment":
 
 
 def latex_environment(package: str) -> "Environment":
-    """Return the environment of a package's templates in LaTeX, which needs the usual braces.
+    """Return the Jinja environment for a package's LaTeX templates.
 
-    Blocks are `((* *))`, values `((( )))`, and comments `((= =))`.
+    LaTeX itself uses braces, so blocks are `((* *))`, values `((( )))` and comments `((= =))`.
     """
     return environment(
         package,

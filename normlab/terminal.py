@@ -1,4 +1,4 @@
-"""Prints tables, prose and messages at the terminal's width (in a pipe, COLUMNS or 80)."""
+"""Prints tables, prose and messages, wrapped to the terminal's width (in a pipe, COLUMNS or 80)."""
 
 import os
 import re
@@ -12,10 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
-from rich.cells import (  # the width of text in columns, of which some characters take two
-    cell_len,
-    set_cell_size,
-)
+from rich.cells import cell_len, set_cell_size  # widths in columns; some characters take two
 
 from normlab.config.folders import own_line
 from normlab.records.labels import one_line, printable
@@ -26,7 +23,7 @@ _LEAST = 36  # minimum number of columns for prose
 _GAP = 2
 _JOINT = "\N{NO-BREAK SPACE}"  # labels are not wrapped at this space
 _FEWEST = 8  # text is not cut to fewer columns
-_BLANKS = " \t\n\x0b\x0c\r"  # without the no-break space
+_BLANKS = " \t\n\x0b\x0c\r"  # whitespace except the no-break space
 _CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
 _MARKS = "，。；：、）」』》\uff1f\uff01"
 _OPENING = f'(?:[（「『《]|"(?={_CHINESE}))'
@@ -35,12 +32,12 @@ _PIECE = re.compile(
     rf"[{_BLANKS}]+|\[[\w.]+ \d+\]"
     rf"|{_OPENING}*(?:{_CHINESE}|(?:(?!{_CHINESE})[^{_BLANKS}])+){_CLOSING}*"
 )
-"""A piece that is not wrapped: blanks, a check with its number, a word or Chinese character."""
+"""A piece in which no line breaks: blanks, a check with its number, a word, a Chinese character."""
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class _Column(NamedTuple):
-    """The texts of a column, beginning with its name, and its smallest and largest width."""
+    """A column of a table: its texts, the header first, and its smallest and largest width."""
 
     texts: list[str]
     numeric: bool
@@ -56,12 +53,13 @@ def print_table(
     whole: Sequence[str] = (),
     labels: int = 1,
 ) -> None:
-    """Print rows of plain text under column names to standard output.
+    """Print a table of plain text to standard output, with `columns` as its header.
 
-    Columns in `numeric` are right-aligned. If the table is too wide, text outside the columns
-    `numeric` and `whole` is wrapped at spaces (labels at commas, if that is enough), and columns
-    that still do not fit form a second table after the same `labels` columns. rich is not used,
-    because it needs seconds for ten thousand rows.
+    The columns in `numeric` are right-aligned. If the table is too wide, cells are wrapped at
+    spaces, except in the columns `numeric` and `whole`. The first `labels` columns are wrapped only
+    after commas if that is enough. Columns that still do not fit are printed as a further table,
+    which repeats the label columns. rich is not used, because it takes seconds for ten thousand
+    rows.
     """
     room = shutil.get_terminal_size().columns
     cells = [*zip(*rows, strict=True)] if rows else [()] * len(columns)
@@ -69,7 +67,7 @@ def print_table(
     for n, (name, column_cells) in enumerate(zip(columns, cells, strict=True)):
         texts = [one_line(text) for text in (name, *column_cells)]
         if n < labels:
-            texts[1:] = _folding_at_commas(texts[1:])
+            texts[1:] = _wrapped_at_commas(texts[1:])
         # A number or path that is wrapped cannot be copied.
         whole_cells = name in (*numeric, *whole)
         every.append(_column(texts, is_numeric=name in numeric, whole=whole_cells))
@@ -94,7 +92,7 @@ def print_table(
 
 
 def _column(texts: list[str], *, is_numeric: bool, whole: bool = False) -> _Column:
-    """Return a column of texts that are wrapped at spaces, unless they are `whole`."""
+    """Return a column whose texts may be wrapped at spaces, unless `whole` is set."""
     most = max(map(cell_len, texts))
     words = max(cell_len(word) for text in texts for word in text.split(" "))
     least = max(words, _LEAST if most > _PROSE and _JOINT not in "".join(texts) else 0)
@@ -106,10 +104,10 @@ def _least(columns: Sequence[_Column]) -> int:
     return sum(column.least for column in columns) + _GAP * (len(columns) - 1)
 
 
-def _folding_at_commas(texts: Sequence[str]) -> list[str]:
-    """Return labels, such as `ln pre, learning rate 0.01`, that are wrapped only after commas.
+def _wrapped_at_commas(texts: Sequence[str]) -> list[str]:
+    """Return labels that are wrapped only after commas, such as `ln pre, learning rate 0.01`.
 
-    Labels with a long part are unchanged.
+    If a part between commas is long, all labels are returned unchanged.
     """
     parts = [text.split(", ") for text in texts]
     if any(cell_len(part) > _LEAST for each in parts for part in each):
@@ -126,8 +124,8 @@ def print_lines(
 ) -> None:
     """Print a table with one line per row, to read on a terminal or to grep.
 
-    On a terminal, text outside the columns `numeric` and `whole` is cut to the terminal's width,
-    with an ellipsis. A pipe or file gets all text.
+    On a terminal, cells are truncated with an ellipsis to fit its width, except in the columns
+    `numeric` and `whole`. In a pipe or file, nothing is truncated.
     """
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     every: list[_Column] = []
@@ -156,7 +154,7 @@ def _print_part(columns: Sequence[_Column], room: int) -> None:
     gaps = _GAP * (len(columns) - 1)
     widths = _shares(columns, room - gaps)
     for number, row in enumerate(zip(*(column.texts for column in columns), strict=True)):
-        cells = [folded(text, width) for text, width in zip(row, widths, strict=True)]
+        cells = [wrapped(text, width) for text, width in zip(row, widths, strict=True)]
         for line in zip_longest(*cells, fillvalue=""):
             parts: list[str] = []
             for text, column, width in zip(line, columns, widths, strict=True):
@@ -168,7 +166,7 @@ def _print_part(columns: Sequence[_Column], room: int) -> None:
 
 
 def _shares(columns: Sequence[_Column], room: int) -> list[int]:
-    """Return the widths of the columns, narrowing the widest columns until all fit."""
+    """Return the width of each column. The widest columns are narrowed until all columns fit."""
     for level in range(max(column.most for column in columns), -1, -1):
         widths = [max(column.least, min(column.most, level)) for column in columns]
         if sum(widths) <= room:
@@ -176,7 +174,7 @@ def _shares(columns: Sequence[_Column], room: int) -> list[int]:
     return [column.least for column in columns]
 
 
-def folded(
+def wrapped(
     text: str, width: int, *, first: str = "", rest: str = "", cut: bool = False
 ) -> list[str]:
     """Wrap text at spaces and between Chinese characters.
@@ -184,7 +182,7 @@ def folded(
     The first line begins with `first`, the other lines with `rest`. A closing mark stays with the
     character before it, an opening mark with the character after it, and the number of a check with
     its name. A word that is too long stays whole, so that a command, key or path can be copied.
-    With `cut` it is cut, after a dot where possible.
+    With `cut`, it is split, after a dot if possible.
     """
     if cell_len(first + text) <= width:
         return [first + text]
@@ -204,7 +202,7 @@ def folded(
 
 
 def _cut(word: str, width: int) -> list[str]:
-    """Return the parts of a word that fit into a line each, cut after dots where possible."""
+    """Split a word into parts that each fit on a line, after dots if possible."""
     if cell_len(word) <= width:
         return [word]
     parts = re.findall(r"[^.]+\.*|\.+", word)
@@ -238,9 +236,12 @@ def _cell(value: object) -> str:
 
 
 def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
-    """Print a paragraph at the terminal's width. `hang` indents all lines but the first."""
+    """Print a paragraph, wrapped to the terminal's width.
+
+    `hang` is the number of extra spaces before all lines but the first.
+    """
     width = shutil.get_terminal_size().columns
-    print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
+    print("\n".join(wrapped(one_line(text), width, first=indent, rest=indent + " " * hang)))
 
 
 def in_colour() -> bool:
@@ -254,7 +255,7 @@ def print_line(text: str, output: Any = None) -> None:
     lines = text.splitlines()
     if output is not None and output.isatty():
         width = shutil.get_terminal_size().columns
-        lines = [part for line in lines for part in folded(line, width)]
+        lines = [part for line in lines for part in wrapped(line, width)]
     print("\n".join(lines), file=output)
 
 
@@ -264,7 +265,7 @@ def print_error(message: str, *, by: str = "normlab") -> None:
 
 
 def crash(error: BaseException) -> str:
-    """Return a line with the place of an error that is not a `UserError`, and its traceback.
+    """Return one line that says where an unexpected error happened, followed by its traceback.
 
     The place is the last call in the user's own folders of options or, if there is none, in
     normlab.
@@ -279,7 +280,7 @@ def crash(error: BaseException) -> str:
 
 @contextmanager
 def at_work(doing: str) -> Generator[None]:
-    """Show the current work and its stage on a terminal inside the context."""
+    """Within the context, show on a terminal what is being done, and its current stage."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -299,14 +300,15 @@ def at_work(doing: str) -> Generator[None]:
 class PrintableOutput:
     """Terminal output with control characters escaped, so that they have no effect.
 
-    This is needed because commands print text from records, data sets and models. Colours are kept.
+    This is needed because commands print text from records, data sets and models. Codes for colours
+    are kept.
     """
 
     def __init__(self, output: Any) -> None:
         self._output = output
 
     def write(self, text: str) -> int:
-        """Write text with all control characters except colours escaped."""
+        """Write text with all control characters escaped, except in codes for colours."""
         parts = _COLOURS.split(text)  # text and colours alternate
         self._output.write("".join(p if n % 2 else printable(p) for n, p in enumerate(parts)))
         return len(text)

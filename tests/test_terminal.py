@@ -9,7 +9,7 @@ from normlab.cli import main
 from normlab.commands import DOES
 from normlab.commands._study_actions import ACTIONS
 from normlab.reports.legend import Note, print_legend
-from normlab.terminal import folded, print_prose, print_table, printable_output
+from normlab.terminal import print_prose, print_table, printable_output, wrapped
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
 
@@ -35,8 +35,8 @@ def test_an_error_is_wrapped_on_a_terminal_and_one_line_in_a_pipe(capsys, monkey
     (line,) = capsys.readouterr().err.splitlines()
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert main(["train", "experiment=bert_bm"]) == 1
-    folded = capsys.readouterr().err.splitlines()
-    assert max(map(len, folded)) <= 80 < len(line) and " ".join(folded) == line
+    printed = capsys.readouterr().err.splitlines()
+    assert max(map(len, printed)) <= 80 < len(line) and " ".join(printed) == line
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -65,7 +65,7 @@ def test_prose_is_wrapped_and_numbers_are_not(lines, columns):
     ],
 )
 def test_chinese_is_wrapped_between_characters_but_not_before_punctuation(text, width, lines):
-    assert folded(text, width, cut=True) == lines
+    assert wrapped(text, width, cut=True) == lines
 
 
 def test_labels_wrap_only_at_commas_and_wide_tables_are_split(lines):
@@ -114,11 +114,11 @@ def test_columns_that_do_not_fit_move_to_a_second_table_with_the_same_labels(lin
 def test_columns_stay_aligned_with_wide_characters_and_wrapped_cells(lines):
     rows = [["\u65e5\u672c", "7", PROSE, "end"], ["ab", "123", "short", "end"]]
     found = lines(70, print_table, ["name", "n", "what", "last"], rows, numeric=["n"])
-    first, *folded, last = found[2:]
+    first, *middle, last = found[2:]
     assert first.startswith("\u65e5\u672c    7  a sentence") and last.startswith("ab    123  short")
     # The two letters take two columns each, so the line has two fewer characters.
     assert first.index("end") + 2 == last.index("end")
-    assert all(line.startswith(" " * 11) and line[11] != " " for line in folded)
+    assert all(line.startswith(" " * 11) and line[11] != " " for line in middle)
 
 
 def test_an_empty_path_is_an_error(capsys):

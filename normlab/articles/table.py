@@ -16,7 +16,7 @@ from normlab.records.labels import in_markdown, in_prose, one_line
 from normlab.reports.table_formats.latex import escaped
 from normlab.reports.table_formats.latex_layout import PAGE_HEIGHT
 from normlab.templates import environment, latex_environment
-from normlab.terminal import folded
+from normlab.terminal import wrapped
 
 _MANY_ROWS = 6  # a LaTeX table with more rows has a smaller font, to fit on a page
 _NAME_WIDTH = 0.18
@@ -150,7 +150,7 @@ def _height(table: ShownTable, width: float) -> float:
 
     def lines(texts: Sequence[str], share: float) -> int:
         """Return how many lines the texts take in a column of this share of the line."""
-        return sum(len(folded(one_line(text), int(share * _LINE), cut=True)) for text in texts)
+        return sum(len(wrapped(one_line(text), int(share * _LINE), cut=True)) for text in texts)
 
     count = 0
     for row in table.rows:

@@ -11,7 +11,7 @@ from rich.cells import cell_len  # the width of text in columns; a Chinese chara
 from normlab.articles.table import ShownRow, ShownTable
 from normlab.claims.in_words.language import Locale
 from normlab.records.labels import one_line
-from normlab.terminal import folded
+from normlab.terminal import wrapped
 
 _GAP = 2
 _NAME = 18  # maximum columns for row names
@@ -82,4 +82,4 @@ def _side_by_side(cells: Sequence[Cell], widths: Sequence[int]) -> Iterator[str]
 
 
 def _folded(words: str, width: int, *, hang: int = 0) -> list[str]:
-    return folded(one_line(words), width, rest=" " * hang, cut=True)
+    return wrapped(one_line(words), width, rest=" " * hang, cut=True)

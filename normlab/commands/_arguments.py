@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
         return self._known(*self.parse_known_args(args, namespace))
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments like `parse_args`. Flags may occur between positional arguments."""
+        """Return the arguments like `parse_args`, but allow flags between positional arguments."""
         return self._known(*self.parse_known_intermixed_args(args, namespace))
 
     def _known(self, arguments: Any, unknown: Sequence[str]) -> Any:
@@ -81,11 +81,11 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", nargs="*", type=as_run, default=[RUNS], metavar="RUN", help="default: all in runs")
     add("--baseline", metavar="ROW", help="the row (or norm) to compare with; default: ln")
-    text = "the columns, in order: test/bleu valid/loss"
+    text = "the columns, in order, such as test/bleu valid/loss"
     add("--columns", action="extend", nargs="+", default=[], metavar="SCORE", help=text)
-    text = "the rows (or norms) after the baseline, in order: bn none"
+    text = "the rows (or norms) after the baseline, in order, such as bn none"
     add("--order", action="extend", nargs="+", default=[], metavar="ROW", help=text)
-    text = "names of norms or rows, scores and axes: ln=LayerNorm test/bleu=BLEU"
+    text = "names for norms, rows, scores and axes, such as ln=LayerNorm"
     add("--names", action="extend", nargs="+", default=[], metavar="NAME=TEXT", help=text)
     add("--latex", action="store_true", help="print the table in LaTeX (booktabs)")
     uncertainty = parser.add_mutually_exclusive_group()
@@ -117,7 +117,7 @@ def add_notes(parser: argparse.ArgumentParser) -> None:
 
 
 def as_path(text: str) -> Path:
-    """Return an argument as a path. Raise an error for an empty one, as from an unset variable."""
+    """Return an argument as a path. Raise ArgumentTypeError if it is empty."""
     if not text:
         raise argparse.ArgumentTypeError(
             "expected a path, got an empty argument; is a shell variable unset?"

@@ -19,7 +19,7 @@ def load(
     fold: bool = False,
     data: bool = True,
 ) -> "LoadedRun":
-    """Load a run like `normlab.training.loaded_run.load_run`; warn if it did not finish."""
+    """Load a run like `normlab.training.loaded_run.load_run`, and warn if it did not finish."""
     with at_work(f"loading {folder}"):
         from normlab.training.loaded_run import load_run
 

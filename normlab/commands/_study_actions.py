@@ -45,14 +45,14 @@ _TUNE = """examples:
   normlab study tune modern_block scale=small model=llama  only this block
   normlab study tune batching --no-write          a trial that writes nothing
 
-`tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three
-values or more (two for scale=smoke and pilots), seeds, score and overrides; or
-it names another scale of this study, or another study, whose tuning is used.
-Each value is tried for each row at each point and judged by the validation
-score of the last weights, averaged over seeds; a diverged trial is the worst.
-The choice is written into `rates` of the scale, every trial into
-results/STUDY/tuning.json; a row for which no value trains loses its rate.
-Commit the choice before the runs that count.
+A scale's `tuning` in configs/study/STUDY.yaml says what is tried: a key, three
+or more values (two for scale=smoke and pilots), seeds, a score and overrides.
+It may instead name another scale of this study, or another study, whose tuning
+is used. Each value is tried for each row at each point and judged by the
+validation score of the last weights, averaged over seeds; a diverged trial is
+the worst. The choice is written to `rates` of the scale, and every trial to
+results/STUDY/tuning.json. If no value trains a row, its rate is removed. Commit
+the choice before the runs that count.
 """
 _PUBLISH = """examples:
   normlab study publish batching scale=small data_dir=FOLDER  seeds in runs/
@@ -110,7 +110,7 @@ ACTIONS = {
 }
 _REPLACE = "overwrite published runs that differ, and list them"
 _FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "--processes": dict(type=int, help="runs at a time (default: one per GPU or core)"),
+    "--processes": dict(type=int, help="runs at a time; default: one per GPU or core"),
     "--budget": dict(
         type=read_time,
         default=math.inf,
@@ -121,7 +121,11 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--replace": dict(action="store_true", help=_REPLACE),
     "--commands": dict(action="store_true", help="print the command of each remaining run"),
     "--accept": dict(
-        action="extend", nargs="+", type=as_path, metavar="PATH", help="accept changes in PATH"
+        action="extend",
+        nargs="+",
+        type=as_path,
+        metavar="PATH",
+        help="accept changed evidence in PATH",
     ),
     "--no-write": dict(action="store_true", help="show the choice without writing it"),
     "--results": dict(type=as_path, metavar="FOLDER", help="published studies; default: results"),

@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
 def _parser() -> ArgumentParser:
     parser = command_parser("claims", _EXAMPLES)
     add = parser.add_argument
-    text = "show this claim with its evidence, or list the claims of an article or with a word"
+    text = "a claim to show with its evidence, or an article or a word whose claims to list"
     add("which", nargs="*", metavar="N | article N | WORD", help=text)
     what = parser.add_mutually_exclusive_group()
     for name, text in (

@@ -27,7 +27,7 @@ from normlab.reports.runs import Run, by_setting, read_runs
 from normlab.reports.table_formats.terminal_table import print_tables
 from normlab.reports.tables.build_table import build_table
 from normlab.reports.where import matching_runs, none_matching, unmatched_values
-from normlab.terminal import folded, print_error, print_prose, print_table
+from normlab.terminal import print_error, print_prose, print_table, wrapped
 
 if TYPE_CHECKING:
     from normlab.metrics.bleu import Bootstrap
@@ -42,9 +42,9 @@ _EXAMPLES = """examples:
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3
 
-A row averages the finished seeds; `stability` says how the others ended.
+A row averages the seeds that finished; the last column says how many did.
 norm=bn+ln is bn in the encoder and ln in the decoder. Runs whose scores cannot
-be compared (other task, model or budget) form separate tables. Each row is
+be compared (another task, model or budget) form separate tables. Each row is
 compared with the baseline, the first row, over the seeds that both have;
 --notes says why a row is not compared (different data, code, arithmetic or
 steps), and how the rows differ.
@@ -169,11 +169,11 @@ def show_sentences(samples: "SideBySide") -> None:
             chrf = "" if each.chrf is None else f"{each.chrf:.1f}"
             name = each.name
             if cell_len(name) > wide:
-                print("\n".join(folded(name, room, first="  ", rest="    ")))
+                print("\n".join(wrapped(name, room, first="  ", rest="    ")))
                 name = ""
             head = f"  {name}{' ' * (wide - cell_len(name))}  {chrf:>5}  "
             translation = one_line(each.text).strip() or "(nothing)"
-            print("\n".join(folded(translation, room, first=head, rest=" " * len(head), cut=True)))
+            print("\n".join(wrapped(translation, room, first=head, rest=" " * len(head), cut=True)))
         print()
     shown = f"{len(samples.sentences)} of the {samples.total:,} sentences of {samples.data}"
     print_prose(f"{shown}, drawn at random; the number after a translation is its chrF")

@@ -79,7 +79,7 @@ def _parsed(argv: list[str]) -> Namespace:
     add(
         "--kept",
         action="store_true",
-        help="re-score kept translations; status 1 if a score differs",
+        help="re-score kept translations; exit status 1 if a score differs",
     )
     add("--json", action="store_true", help="print JSON")
     add("--outputs", type=as_path, help="write the model's outputs to this file")

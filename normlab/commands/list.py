@@ -155,7 +155,7 @@ def _tags(record: RunRecord) -> str:
 
 
 def _score(record: RunRecord) -> str:
-    """Return the first test score or, without one, the first validation score."""
+    """Return the first test score or, if there is none, the first validation score."""
     scores = record.main_scores
     name = next((name for name in scores if name.startswith("test/")), next(iter(scores), None))
     return "-" if name is None else f"{name} {scores[name].value:.4g}"

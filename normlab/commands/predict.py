@@ -25,7 +25,8 @@ def main(argv: list[str]) -> int:
     add_run(parser, "a finished run")
     add = parser.add_argument_group("language models").add_argument
     add("--tokens", type=int, default=100, help="maximum number of tokens; default: 100")
-    add("--temperature", type=float, default=0.8, help="0 takes the likeliest token; default: 0.8")
+    text = "0 picks the most likely token; default: 0.8"
+    add("--temperature", type=float, default=0.8, help=text)
     add("--top-k", type=int, help="sample from the k most likely tokens")
     add("--seed", type=int, default=1, help="random seed; default: 1")
     arguments = parser.parse_intermixed_args(argv)

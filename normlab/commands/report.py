@@ -24,7 +24,7 @@ _EXAMPLES = """examples:
   normlab report                    a page of all runs: report/report.html
   normlab report runs/toy-ln-* runs/toy-bn-* --baseline ln --out paper
   normlab report --watch            rewrite it while runs train
-  normlab report --figures pdf      figures, too: report/bleu_by_norm.pdf, ...
+  normlab report --figures pdf      also figures: report/bleu_by_norm.pdf, ...
   normlab report results/batch_size/small --where norm=ln,bn     published runs
 
 RUN is a run folder, a folder of runs (such as a sweep's) or a
@@ -32,7 +32,7 @@ record.json. The page is one file that opens offline: the answer in a sentence,
 scores by what a sweep varies, one row per experiment, differences from the
 baseline paired by seed, curves, training statistics, test sentences with their
 translations, and config differences. Runs whose scores cannot be compared
-(other task, model or budget) form separate tables, each with its charts.
+(another task, model or budget) form separate tables, each with its charts.
 Tables and charts can be saved as SVG and CSV. Figures by layer and over
 training need the probes of a run: train with probe=full.
 """
@@ -40,7 +40,7 @@ _EVERY = 5  # minimum seconds between two versions of the page
 
 
 def main(argv: list[str]) -> int:
-    """Write the page of runs, with `--watch` until Ctrl-C. Return 1 if a run cannot be read.
+    """Write the page about runs; with `--watch`, until Ctrl-C. Return 1 if a run cannot be read.
 
     Raises UserError for places without runs, or a baseline or score that no run has.
     """
@@ -84,12 +84,12 @@ def _parser() -> Parser:
         help="output folder; default: report",
     )
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
-    add("--figures", choices=("svg", "pdf", "png"), help="also draw figures: of --columns, or all")
+    add("--figures", choices=("svg", "pdf", "png"), help="also draw figures, of --columns or all")
     return parser
 
 
 def _rewrite_until_interrupted(report: "RunsReport") -> None:
-    """Rewrite the page, which reloads itself, while runs train, until Ctrl-C."""
+    """Rewrite the page every few seconds until Ctrl-C. In a browser, it reloads itself."""
     try:
         while True:
             begun = time.monotonic()

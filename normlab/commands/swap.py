@@ -1,6 +1,6 @@
 """`normlab swap --hf MODEL norm=NAME --text FILE`: put other norms into a trained language model.
 
-`--fold` replaces no norm by another kind, but folds norms into the weights next to them.
+`--fold` folds what is redundant in norms into the weights next to them, instead of swapping norms.
 """
 
 from argparse import Namespace
@@ -89,7 +89,7 @@ def _parser() -> Parser:
     add("--sites", default="*", metavar="PATTERN", help="paths of norms to replace; default: all")
     add("--train", choices=("norms", "all"), default="norms", help="what to train; default: norms")
     add("--steps", type=int, default=200, metavar="N", help="training steps; default: 200")
-    text = "number of initial steps that blend old and new norms; default: 0"
+    text = "initial steps over which old and new norms are blended; default: 0"
     add("--taper", type=int, default=0, metavar="N", help=text)
     text = "learning rate; default: 1e-2 for --train norms, 1e-4 for --train all"
     add("--lr", type=float, metavar="RATE", help=text)

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
 
 
 def train_once(config: "DictConfig", *, again: str) -> int:
-    """Train a run and return the exit status; `again` is the command that resumes it."""
+    """Train a run and return the exit status. `again` is the command that resumes it."""
     record = train_and_summarize(config)
     if config.observe.debug:
         print_line(_DEBUG)

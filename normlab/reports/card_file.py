@@ -1,4 +1,4 @@
-"""The file of a norm's report card, `card.json`: its format, written and read here.
+"""The format of `card.json`, the file of a norm's report card, which is written and read here.
 
 `normlab.inspection.card` makes cards; `pages/cards.py` shows them. Next to the file are the records
 of the card's short runs, and its page.
@@ -26,8 +26,8 @@ class ShortRunValues:
     """The `values` of a finding on a task's short runs, which end after `steps` updates.
 
     `scores` has each score by seed, and `floors` the untrained baseline of each score that has one.
-    `curves` has the validation losses by step, for each seed; `diverged` the step at which a seed
-    diverged, without the seeds that finished; `runs` the run id of each seed.
+    By seed, `curves` has the validation losses by step, `diverged` the step at which the seed
+    diverged, if it did, and `runs` the run id.
     """
 
     steps: int
@@ -40,11 +40,11 @@ class ShortRunValues:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> "ShortRunValues":
-        """Return the values in a finding of a card. Raise KeyError if one is missing."""
+        """Read the values of a card's finding. Raise KeyError if one is missing."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the finding."""
+        """Return the values as a finding stores them."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""Notes below tables, in full and in brief, and the legend: the brief forms on three lines."""
+"""Notes below tables, and the legend, which prints their brief forms on at most three lines."""
 
 import shutil
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from normlab.records.labels import one_line
-from normlab.terminal import folded, print_prose
+from normlab.terminal import print_prose, wrapped
 
 _LEGEND = 3  # lines of notes below a table
 
@@ -48,9 +48,9 @@ class Note:
 
 
 def print_legend(notes: Sequence[Note], *, whole: bool) -> None:
-    """Print the notes below tables, in full if `whole`, otherwise in brief on three lines.
+    """Print the notes below tables: in full if `whole` is set, otherwise on at most three lines.
 
-    The legend mentions `--notes` if that prints more.
+    The short form mentions `--notes` if that would print more.
     """
     if whole:
         for text in dict.fromkeys(one_line(note.text) for note in notes):
@@ -60,7 +60,7 @@ def print_legend(notes: Sequence[Note], *, whole: bool) -> None:
     shortened = any(note.brief != note.text for note in notes)
     for count in range(len(briefs), -1, -1):  # notes that do not fit are left out
         more = ["all notes: --notes"] if shortened or count < len(briefs) else []
-        lines = folded("; ".join([*briefs[:count], *more]), shutil.get_terminal_size().columns)
+        lines = wrapped("; ".join([*briefs[:count], *more]), shutil.get_terminal_size().columns)
         if len(lines) <= _LEGEND:
             print("\n".join(filter(None, lines)), end="\n" if lines else "")
             return

@@ -1,7 +1,7 @@
-"""Names for readers: the user's names of rows, scores and axes, and full names of norms.
+"""Names for readers: the user's names for rows, scores and axes, and full names of norms.
 
-`normlab compare` and `normlab report` use the user's name of a row. LaTeX and figures, which go
-into papers, also have the full names of norms: `Layer norm` instead of `ln`.
+`normlab compare` and `normlab report` use the user's names. LaTeX tables and figures, which go into
+papers, also use the full names of norms: `Layer norm` instead of `ln`.
 """
 
 import re
@@ -14,14 +14,14 @@ from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.arrangement.row_names import RowName
 
 Names = Mapping[str, str]
-"""The user's names, by a row or its norm, a score, or the config key of an axis."""
+"""The user's names, keyed by a row or its norm, a score, or the config key of an axis."""
 
 
 def chosen_names(words: Sequence[str], tables: Sequence[Arrangement]) -> dict[str, str]:
     """Return the names in `--names NAME=TEXT ...`.
 
-    Raises UserError for a NAME that is neither in the tables nor a norm. A norm needs no row, since
-    its runs may still be training.
+    Raises UserError for a NAME that is neither in the tables nor a norm. A norm need not be in the
+    tables, because its runs may not have started.
     """
     if not words:
         return {}
@@ -45,10 +45,10 @@ def chosen_names(words: Sequence[str], tables: Sequence[Arrangement]) -> dict[st
 
 
 def with_row_names(table: Arrangement, names: Names, *, full: bool = False) -> Arrangement:
-    """Return the runs of a table with the user's names for rows.
+    """Return a table's arrangement with the user's names for rows.
 
-    With `full`, a norm without such a name has its full name. Raises UserError if two rows would
-    have the same name.
+    With `full`, norms that the user has not renamed get their full names. Raises UserError if two
+    rows would have the same name.
     """
     row_names = [_row_name(row, names, full=full) for row in table.rows.values()]
     rows = {row: name.text for row, name in zip(table.rows, row_names, strict=True)}
@@ -66,7 +66,7 @@ def with_row_names(table: Arrangement, names: Names, *, full: bool = False) -> A
 
 
 def _row_name(row: RowName, names: Names, *, full: bool) -> RowName:
-    """Return the user's name for a row, or its name with other names of its norms."""
+    """Return the user's name for a row or, if there is none, its name with the norms renamed."""
     if chosen := names.get(row.text):
         return replace(row, chosen=chosen)
     shown = [

@@ -1,4 +1,4 @@
-"""Writes the report of runs on disk, finished or in training: page, LaTeX and figures."""
+"""Writes a report on runs, finished or still training: a page, LaTeX tables and figures."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,11 +28,12 @@ _SAMPLES = 5  # sentences
 
 @dataclass
 class RunsReport:
-    """The report of the runs in some places, written to a folder. Each problem is printed once.
+    """A report on the runs in some places, written to a folder. Each problem is printed once.
 
-    `conditions` are values that the records of its runs must have, by key. `baseline` is the row
-    to compare with, `scores` are the columns, `order` says which rows follow the baseline, and
-    `names` are the words of `--names`.
+    `conditions` maps keys to the values that runs must have (`--where`). `baseline` is the row to
+    compare with, `scores` are the columns, `order` lists the rows that follow the baseline, and
+    `names` are the words after `--names`. `data_dir` is the folder of the test text, if it has
+    moved.
     """
 
     places: Sequence[Path]
@@ -47,14 +48,14 @@ class RunsReport:
 
     @property
     def page(self) -> Path:
-        """Return the file of the page."""
+        """The path of the page."""
         return self.folder / "report.html"
 
     def write_page(self, *, reload: int = 0) -> tuple[list[TableSection], bool]:
-        """Write the page. Return its tables, and whether all runs could be read.
+        """Write the page. Return its sections, and whether all runs could be read.
 
-        In a browser the page reloads every `reload` seconds (0: never). Raises UserError for places
-        without runs, or a baseline or score that no run has.
+        The page reloads itself every `reload` seconds, unless `reload` is 0. Raises UserError for
+        places without runs, or a baseline or score that no run has.
         """
         with at_work("reading runs"):
             read, problems = read_runs(self.places)
@@ -79,13 +80,13 @@ class RunsReport:
         return sections, not problems
 
     def _none_of(self, read: Sequence[Run]) -> str:
-        """Return a message that there are no runs, or that none fits the `conditions`."""
+        """Return the message for places without runs, or without runs that match `conditions`."""
         if read and self.conditions:
             return none_matching(read, self.places, self.conditions)
         return none_below(self.places, " that can be read")
 
     def _print_problems(self, problems: Sequence[str], runs: Sequence[Run]) -> None:
-        """Print problems, and the state of unfinished runs."""
+        """Print each problem, and the state of each unfinished run, unless printed before."""
         without = "its curves are shown, but not its scores"
         unfinished = [f"{run.name}: {run.state}; {without}" for run in runs if run.record is None]
         for line in [*problems, *unfinished]:
@@ -97,10 +98,7 @@ class RunsReport:
 def _sections(
     arrangements: Sequence[Arrangement], names: Mapping[str, str], data_dir: Path | None
 ) -> list[TableSection]:
-    """Return a page's sections, one per table.
-
-    If there are several, each has a name and a number.
-    """
+    """Return a page's sections, one per table. Several sections have names and numbers."""
     sections = [
         TableSection(
             each,
@@ -130,7 +128,7 @@ def _samples(runs: Sequence[Run], data_dir: Path | None) -> SideBySide | str | N
 
 
 def for_paper(section: TableSection) -> TableSection:
-    """Return a table and its runs with full names of norms."""
+    """Return a section with the full names of norms, for LaTeX tables and figures."""
     source = with_row_names(section.source, {}, full=True)
     return replace(section, source=source, table=build_table(source, section.table.names))
 
@@ -149,10 +147,10 @@ def write_latex(sections: Sequence[TableSection], file: Path, uncertainty: Uncer
 def draw_figures(
     sections: Sequence[TableSection], folder: Path, form: str, *, columns_only: bool = False
 ) -> Iterator[tuple[str, Path | None]]:
-    """Draw the figures of tables as `svg`, `pdf` or `png`, and yield each figure's name and file.
+    """Draw the figures of tables as `svg`, `pdf` or `png`, and yield each figure's name and path.
 
-    The file is None if the runs lack what the figure shows. With several tables, each has a folder
-    of figures. With `columns_only`, only the tables' columns are drawn.
+    The path is None if no run has the values that the figure shows. If there are several tables,
+    the figures of each are in a subfolder. With `columns_only`, only the tables' columns are drawn.
     """
     for each in sections:
         of_table = re.sub(r"[^a-z0-9]+", "_", each.name.lower()).strip("_")

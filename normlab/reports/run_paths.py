@@ -10,11 +10,11 @@ from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS, read_record
 
 
 def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
-    """Return the records of all runs that have ended in some places, by run folder.
+    """Return the records of all runs that have ended in some places, keyed by run folder.
 
     Raises UserError for a place without runs, a damaged run, or the folder of an unfinished run.
     """
-    from normlab.reports.runs import read_runs  # takes a tenth of a second, which --help should not
+    from normlab.reports.runs import read_runs  # importing it would slow down --help
 
     for place in places:
         if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
@@ -26,7 +26,7 @@ def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
 
 
 def runs_of(place: Path) -> list[Path]:
-    """Return the run folders at RUN: one run, or all seeds of one experiment in order.
+    """Return the run folders at RUN: one run, or all runs of one experiment in order of seed.
 
     Raises UserError for a place without runs, with a damaged run, or with several experiments.
     """

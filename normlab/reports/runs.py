@@ -29,9 +29,10 @@ NOT_RUN, NOT_ENDED = "not run", "not ended"
 
 @dataclass(frozen=True)
 class Run:
-    """A run: its place in a table, its record if it has ended, and its curve, the logged rows.
+    """A run in a report: its place in a table, its record if it has ended, and its logged rows.
 
-    `folder` is the run's folder or address, `state` the reason if there is no record.
+    `folder` is the run's folder or, if it is published, its address. If there is no record, `state`
+    says why, and `config` is the config of a run that has started.
     """
 
     key: Key
@@ -43,12 +44,12 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """Return how the run ended, or its state if it has no record."""
+        """How the run ended, or its state if it has no record."""
         return self.state if self.record is None else self.record.outcome.status
 
     @property
     def settings(self) -> Config:
-        """Return the config, or {} if the run was never started."""
+        """The config, or {} if the run was never started."""
         return (self.config or {}) if self.record is None else self.record.config
 
     @cached_property
@@ -58,7 +59,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the last two parts of the run's folder: the experiment and the seed."""
+        """The last two parts of the run's folder, which are its experiment and its seed."""
         return "" if self.folder is None else "/".join(self.folder.resolve().parts[-2:])
 
     @property
@@ -72,7 +73,7 @@ def unplaced_run(folder: Path | None, record: RunRecord, curve: Sequence[Row] = 
 
 
 def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
-    """Group runs by row and point, in their given order."""
+    """Group runs by row and point, keeping their order."""
     return grouped((run.key.row_and_point, run) for run in runs)
 
 
@@ -113,7 +114,7 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
 def read_config(path: Path) -> dict[str, Any]:
     """Read the config of a run without a record.
 
-    If it is damaged, raise a UserError with the fix.
+    Raises UserError, which says what to do, if the file is damaged.
     """
     from normlab.config.yaml_files import parse_config  # only a run without a record needs it
 

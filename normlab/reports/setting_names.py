@@ -1,6 +1,6 @@
 """Readable names of settings, their values, and points of a grid: `batch size 8, pre`.
 
-A key's title, its unit and its values in words are properties of the key (`KeyFacts` of
+A key's title, its unit and its values in words are properties of the key (`KeyFacts` in
 `normlab.config.keys`).
 """
 
@@ -34,7 +34,7 @@ def setting_with_values(key: str, numbers: str) -> str:
 def point_name(point: str, names: Mapping[str, str] = {}) -> str:
     """Return a point of a grid, such as `batch_size=8 placement=pre`, in words.
 
-    `names` are the user's names of keys.
+    `names` are the user's names for keys.
     """
     phrases = (
         f"{names[key]} {text}"

@@ -1,4 +1,4 @@
-"""The runs that `--where KEY=VALUE` selects, and messages on values that no run has."""
+"""The runs that `--where KEY=VALUE` selects, and messages about values that no run has."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ _MOST_VALUES = 12  # more are not listed
 
 
 def matching_runs(runs: Sequence[Run], conditions: Mapping[str, str]) -> list[Run]:
-    """Return the runs whose records have, for each key, the value or one of several (`ln,bn`).
+    """Return the runs whose records match all conditions; `norm=ln,bn` matches either value.
 
     A run without a record matches nothing. Raises UserError for a key that no run has.
     """
@@ -29,7 +29,7 @@ def matching_runs(runs: Sequence[Run], conditions: Mapping[str, str]) -> list[Ru
 def none_matching(
     runs: Sequence[Run], places: Sequence[Path], conditions: Mapping[str, str]
 ) -> str:
-    """Return a message that no run has the values, with the existing values."""
+    """Return a message that no run matches, with the values that the runs have."""
     where = " ".join(f"--where {key}={value}" for key, value in conditions.items())
     text = f"no run that matches {where} in {', '.join(map(str, places))}"
     records = [run.record for run in runs if run.record is not None]
@@ -41,7 +41,7 @@ def none_matching(
 
 
 def unmatched_values(runs: Sequence[Run], conditions: Mapping[str, str]) -> list[str]:
-    """Return a message for each of several values (`norm=ln,batchnorm`) that no ended run has."""
+    """Return a message for each value in a list (`norm=ln,batchnorm`) that no ended run has."""
     records = [run.record for run in runs if run.record is not None]
     messages: list[str] = []
     for key, value in conditions.items():

@@ -45,7 +45,7 @@ class TimedRuns(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """Return the mark of a time that is not from runs on this kind of device."""
+        """The mark of an estimate that is not from runs on this kind of device, or ""."""
         return ESTIMATE if not self.records else OTHER_DEVICE if self.other else ""
 
     @property

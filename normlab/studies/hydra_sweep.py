@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from normlab.records.record import RunRecord
 
-_GRID = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-_HERE = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
-"""The classes of Hydra's own sweeper and launcher, such as that of `hydra/sweeper=basic`."""
+_BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+_BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
+"""The classes of Hydra's own sweeper and launcher, which it uses by default."""
 
 
 class SweepActions(NamedTuple):
@@ -107,7 +107,9 @@ class HydraRuns:
     other processes.
 
     Args:
-        values: the settings and Hydra flags from the command line. again: the command that resumes.
+        values: the settings and Hydra flags from the command line.
+        again: the command that resumes the runs.
+        actions: the caller's functions.
     """
 
     def __init__(self, values: Mapping[str, Any], again: str, actions: SweepActions) -> None:
@@ -134,9 +136,9 @@ class HydraRuns:
         if hydra.mode != RunMode.MULTIRUN:
             self._status = self.actions.train_alone(from_hydra(config))
             return None
-        is_grid = hydra.sweeper["_target_"] == _GRID
+        is_grid = hydra.sweeper["_target_"] == _BASIC_SWEEPER
         direction = None if is_grid else hydra.sweeper.get("direction")
-        if hydra.launcher["_target_"] != _HERE:
+        if hydra.launcher["_target_"] != _BASIC_LAUNCHER:
             return self._execute_elsewhere(config, hydra, direction, is_grid=is_grid)
         run = self._noted(config, tuple(hydra.overrides.task))
         return None if is_grid else self._execute_trial(run, config, direction)
@@ -175,7 +177,7 @@ class HydraRuns:
         return self._runs[-1]
 
     def finish(self) -> int:
-        """Run a grid, or print the results of a search or a cluster, and return the status."""
+        """Run a grid, or print the results of a search or of cluster jobs. Return the status."""
         if self._status is not None:
             return self._status
         if self.is_search:
@@ -212,7 +214,7 @@ class HydraRuns:
 def _in_groups(
     runs: list[RunToStart], configs: Mapping[Path, Mapping[str, Any]]
 ) -> list[RunToStart]:
-    """Return the runs, with a group and a job type for runs sent to W&B.
+    """Return the runs, with a group and a job type for those that are sent to W&B.
 
     A run whose config is invalid or already sets both is unchanged.
     """

@@ -1,4 +1,4 @@
-"""A study at a scale, with the runs to be made by seed."""
+"""A study at a scale, with its runs by seed."""
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain
@@ -56,7 +56,7 @@ class Job:
         ]
 
     def left(self, complain: Callable[[str], object]) -> list[StudyRun]:
-        """Return the runs that have not ended; pass a line per damaged record to `complain`."""
+        """Return the runs that have not ended. Pass a line per damaged record to `complain`."""
         records = [(run, run.record(complain)) for run in self.runs]
         return [run for run, record in records if not run.has_ended(record)]
 

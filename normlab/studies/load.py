@@ -1,4 +1,4 @@
-"""Reads and checks a study's file. Every error contains the file and the key."""
+"""Reads and checks a study's file. Every error names the file and the key."""
 
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
@@ -31,8 +31,8 @@ _LEAST = "list at least three (two at scale=smoke and with `pilot: true`)"
 def load_study(name: str, configs: Path | None = None) -> Study:
     """Read a study. Raise UserError for an unknown name or, with file and key, an invalid file.
 
-    `configs` replaces normlab's configs. The user's folders are also searched. In the file, a list
-    of values for an axis means `axis=value` for each value.
+    `configs` replaces normlab's configs. The user's folders are also searched. In the file, an axis
+    may be a list of values, each of which stands for the override `axis=value`.
     """
     known = {option.name: option for option in options("study", configs)}
     if name not in known:
@@ -146,7 +146,7 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
 
 
 def unchosen(study: Study, scale: str) -> tuple[str, ...]:
-    """Return the rows, with their points, that have no tuned value yet at a scale with tuning."""
+    """Return the rows, with their points, for which a scale with tuning has no chosen value yet."""
     size = study.scale(scale)
     if size.tuning is None:
         return ()

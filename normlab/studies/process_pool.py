@@ -109,7 +109,7 @@ class ProgressDisplay:
     def beat(
         self, running: Mapping[RunToStart, float], ended: Sequence[EndedRun], count: int
     ) -> None:
-        """Show the current runs with their seconds so far, and how many of `count` have ended."""
+        """Show the running runs with their seconds so far, and how many of `count` have ended."""
 
 
 def run_all(
@@ -153,7 +153,7 @@ def run_all(
 
 
 class MachineShare(NamedTuple):
-    """A share of the machine: the override and the variables that limit a process to it."""
+    """A share of the machine: the override and environment variables that limit a process to it."""
 
     threads: str
     variables: dict[str, str]
@@ -178,7 +178,7 @@ class _Pool:
             process.popen.terminate()
 
     def heed(self, signals: list[int], *, late: bool) -> None:
-        """Stop if it is `late`, or if there are signals, whose list is then emptied."""
+        """Stop if it is `late` or if there are any signals, and empty the list of signals."""
         if set(signals) - {signal.SIGINT} or (late and not self.stopped):
             self.terminate()
         self.interrupted = self.interrupted or bool(signals)
@@ -286,7 +286,7 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def _signals_into(received: list[int]) -> Generator[None]:
-    """Inside the context, append signals that ask to stop to a list instead of handling them."""
+    """Within the context, append the signals that ask to stop to `received`, and do not stop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -19,7 +19,7 @@ _FORMAT = "normlab.tuning/1"
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Add trials, by scale, to the published ones, rewrite the page, and return its path."""
+    """Add the trials of some scales to the published ones. Rewrite the page and return its path."""
     path = root / study / "tuning.json"
     page = path.with_suffix(".md")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,10 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the trials by scale (none if there is no file); raise UserError if it is damaged."""
+    """Return the published trials by scale, or {} if there is no file.
+
+    Raises UserError if the file is damaged.
+    """
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != _FORMAT:
@@ -66,9 +69,9 @@ def with_others(
 
 
 def table(tuned: Mapping[str, Any]) -> str:
-    """Return the table of a scale, with a line per row and point, and a column per tried value.
+    """Return a scale's trials in Markdown, with a line per row and point and a column per value.
 
-    If losses of learning rates are compared, the last column is the sensitivity to the rate.
+    If learning rates are compared by the loss, the last column is the sensitivity to the rate.
     """
     values: Sequence[str] = tuned["tuning"]["values"]
     sensitivities = [sensitivity(tuned["tuning"], row) for row in tuned["rows"]]

@@ -8,10 +8,11 @@ from normlab.studies.job import Job
 
 
 class Publisher:
-    """Publishes whole seeds with a function that returns the folder, or nothing if it is None.
+    """Publishes complete seeds, by calling a function that returns the folder that it wrote.
 
-    A problem is recorded in `problems`, by study and scale, and runs continue. `on_line` gets a
-    line for each change, and `on_problem` a line for each problem.
+    If the function is None, nothing is published. If publishing fails, the runs continue, and the
+    message is kept in `problems`, keyed by study and scale. `on_line` is called with a line for
+    each change, and `on_problem` with a line for each problem.
     """
 
     def __init__(

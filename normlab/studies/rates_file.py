@@ -12,9 +12,9 @@ from normlab.errors import UserError
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
     """Return the text of a study's file with only these rates of a scale changed.
 
-    None removes a row's rates. Raises UserError if the scale is written in braces. The positions in
-    the text come from YAML's parser, and all other text is unchanged, whereas a YAML writer would
-    rewrap lines.
+    None removes a row's rates. Raises UserError if the scale is written in braces. YAML's parser
+    gives the positions of the rates in the text. A YAML writer is not used, because it would rewrap
+    other lines.
     """
     content, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
     before = content["scales"][scale].pop("rates", None) or {}
@@ -44,7 +44,7 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
 
 
 class _Entry(NamedTuple):
-    """The nodes of an entry of a YAML mapping, which have their positions in the text."""
+    """The nodes of an entry in a YAML mapping. Each node has its position in the text."""
 
     key: Any
     value: Any
@@ -55,7 +55,7 @@ def _entries(mapping: Any) -> dict[str, _Entry]:
 
 
 def _end(node: Any) -> int:
-    """Return the line after a node, where a block ends with its last entry."""
+    """Return the index of the line after a node. A block ends with its last entry."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(last[1] if isinstance(node, yaml.MappingNode) else last)

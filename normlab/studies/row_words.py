@@ -18,7 +18,7 @@ class RowWords(NamedTuple):
 
 
 def row_words(name: str) -> RowWords:
-    """Return the words of a row's name; without norms if it begins with other words."""
+    """Split a row's name into its words. There are no norms if it begins with another word."""
     start, *settings = name.split(", ")
     word, space, rest = start.partition(" ")
     norms = word.split("+")

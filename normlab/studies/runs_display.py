@@ -33,7 +33,7 @@ _LINES = 8  # terminal lines outside the table
 
 
 class RunsDisplay(ProgressDisplay):
-    """The display of runs, `at_a_time` of them in parallel, by default on standard error."""
+    """Displays the progress of runs, `at_a_time` of them in parallel, by default on stderr."""
 
     def __init__(self, at_a_time: int, console: "Console | None" = None) -> None:
         from rich.console import Console
@@ -95,7 +95,7 @@ class RunsDisplay(ProgressDisplay):
 
     @property
     def _done(self) -> list[EndedRun]:
-        """Return the runs that ended by themselves."""
+        """The runs that were not interrupted."""
         return [done for done in self._ended if not done.interrupted]
 
     @property

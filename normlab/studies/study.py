@@ -17,10 +17,9 @@ from normlab.records.point import point_text, point_values, split_place
 STATEMENT = "stability"
 """The key of `article_values` for an article's statement on training stability."""
 SMOKE = "smoke"
-"""The smallest scale, the default of commands. It shows that a study works, but decides nothing.
-"""
+"""The smallest scale and the default of commands. It shows that a study runs, nothing more."""
 TUNING = "tuning"
-"""The study name of tuning trials, which keeps trials from counting as evidence."""
+"""The name in place of a study's in tuning trials, which keeps them from counting as evidence."""
 ANALYSES = (5, 8, 12)
 """The numbers of seeds at which planned analyses judge the parts of claims."""
 
@@ -76,8 +75,8 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     def data_name_of(self, tasks: Collection[str]) -> str:
         """Return the short name of the data that `tasks` use.
 
-        It is that of the study's data if `tasks` is empty, or includes all named tasks or one
-        without a name.
+        Returns `data_name` if `tasks` is empty, has all tasks of `data_of_tasks`, or has another
+        task.
         """
         names = self.data_of_tasks
         if not tasks or set(tasks) >= names.keys() or not set(tasks) <= names.keys():
@@ -90,11 +89,11 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
-    """A number that others published: `what` it measures, its `source` with a version, its range.
+    """A number that others published, or its range, with what it measures and where it is from.
 
-    It belongs to a score of a row at a scale and point or, with `minus`, to the difference from
-    another row, paired by seed. `by: sign` says that at our size only the sign is expected to
-    agree. `why` says why it has not been run, or what differs.
+    It is compared with a row's score at a scale and point or, if `minus` names another row, with
+    the difference from that row, paired by seed. `by: sign` says that only the sign is expected to
+    agree at our size. `why` says why we have not run it, or what differs.
     """
 
     what: Text
@@ -112,7 +111,7 @@ class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
 class Planned(NamedTuple):
     """A run of a study: its row, its point in the grid, its seed, and all overrides.
 
-    `tuned` is the value that a tuning trial tries, and empty for other runs.
+    `tuned` is the value that a tuning trial tries, and "" for other runs.
     """
 
     row: str
@@ -188,8 +187,8 @@ class Study:
         """Return all runs, ordered by seed, so that the first seeds already make complete tables.
 
         `rows` selects rows, which keep the study's order. `extra` are overrides for every run; an
-        override of an axis, such as `placement=pre`, selects values of the grid. For an unknown
-        value, raises a UserError that lists the existing values.
+        override of an axis, such as `placement=pre`, selects values of the grid. If the axis has no
+        such value, raises a UserError that lists its values.
         """
         size = self.scale(scale)
         grid, rest = self._part(size, extra)

@@ -15,12 +15,12 @@ from normlab.studies.study import SMOKE, Study
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
 _OF_ONE_RUN = (EXPERIMENT, "debug")  # keys that apply only to a single run
 _MOST_SEEDS = 1000  # maximum number of seeds in a range
-_PLAIN_ROW = re.compile(r"[A-Za-z][\w+.-]*")  # needs no quotes and is no number of a row
+_PLAIN_ROW = re.compile(r"[A-Za-z][\w+.-]*")  # needs no quotes and is not the number of a row
 _PLAIN_VALUE = re.compile(r"[\w+.-]+")
 
 
 class StudyPart(NamedTuple):
-    """A scale, rows and seeds (None for all of the scale's), and overrides for every run."""
+    """A part of a study: a scale, rows and seeds (None: all), and overrides for every run."""
 
     scale: str
     rows: list[str] | None
@@ -29,7 +29,7 @@ class StudyPart(NamedTuple):
 
     @classmethod
     def of(cls, study: Study, overrides: Sequence[str]) -> "StudyPart":
-        """Read overrides. Among them, `scale=`, `rows=` and `seeds=` select a part of the study."""
+        """Parse overrides, of which `scale=`, `rows=` and `seeds=` select a part of the study."""
         pairs = [(each, *each.split("=", 1)) for each in overrides]
         if of_one_run := [key for _, key, _ in pairs if key in _OF_ONE_RUN]:
             key = of_one_run[0]
@@ -50,10 +50,10 @@ class SmallestPart(NamedTuple):
 
 
 def smallest_part(study: Study, scale: str, places: Collection[tuple[str, str]]) -> SmallestPart:
-    """Return the smallest part of a study that has these places: rows, each at a point of the grid.
+    """Return the smallest part of a study that contains `places`, each a row and a grid point.
 
-    It has each of the rows at all combinations of the points' values, so it can have more settings
-    than there are places. A row or axis that is not restricted has no word.
+    It contains each of these rows at all combinations of the points' values, so it may have more
+    settings than there are places. A row or an axis that needs no restriction has no word.
     """
     size = study.scale(scale)
     rows = [row for row in size.rows if any(row == each for each, _ in places)]
@@ -74,7 +74,7 @@ def smallest_part(study: Study, scale: str, places: Collection[tuple[str, str]])
 
 
 def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the overrides of each study in `words`; `STUDY:key=value` is only for that study."""
+    """Return the overrides of each study in `words`. `STUDY:key=value` is only for that study."""
     studies = [word for word in words if "=" not in word]
     overrides: dict[str, list[str]] = {name: [] for name in studies}
     if not studies or len(overrides) < len(studies):

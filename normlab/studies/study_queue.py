@@ -78,7 +78,7 @@ class StudyQueue(RunQueue):
         return [run for folder, run in runs.items() if folder not in self.done | self.failed]
 
     def summary(self) -> list[str]:
-        """Return lines about the runs that are done and left."""
+        """Return lines that count the runs done and left, and list each job's complete seeds."""
         now, left = len(self.done) - self.before, len(self.left())
         lines = [f"{len(self.done)} runs done, {now} of them now; {left} left"]
         for job in self.jobs:

@@ -28,14 +28,17 @@ class StudyRun(NamedTuple):
 
     @property
     def rerun(self) -> bool:
-        """Return whether to repeat the run if its record was made by different code."""
+        """Whether to repeat the run if its record was made by different code."""
         return self.config["observe"]["other_code"] == "rerun"
 
     def to_start(self, name: str) -> RunToStart:
         return RunToStart(name, self.planned.overrides, self.folder)
 
     def record(self, complain: Callable[[str], object] = lambda damage: None) -> "RunRecord | None":
-        """Return the record, or None if there is none or, after `complain`, if it is damaged."""
+        """Return the record, or None if there is none or it is damaged.
+
+        If it is damaged, the error's message is passed to `complain`.
+        """
         ended = (self.folder / RECORD_FILE).is_file()
         try:
             return (
@@ -60,7 +63,7 @@ class StudyRun(NamedTuple):
 def runs_of(
     planned: Sequence[Planned], known: dict[tuple[str, ...], dict[str, Any]] | None = None
 ) -> list[StudyRun]:
-    """Compose the configs of runs. Raise UserError if a value is wrong or two runs are equal.
+    """Compose the configs of runs. Raise UserError if a value is wrong or two runs are identical.
 
     Each config is composed once for all seeds. `known` is a cache of configs by overrides without
     the seed, to which new configs are added.
@@ -79,7 +82,7 @@ def runs_of(
         if folder in by_folder:
             raise UserError(
                 f"{by_folder[folder].planned.name} and {run.name} are the same run; omit the "
-                "overrides or seeds that make them equal"
+                "overrides or seeds that make them identical"
             )
         by_folder[folder] = StudyRun(run, config, folder)
     return list(by_folder.values())
@@ -98,7 +101,7 @@ def _with_data_dir_only_if_read(planned: Sequence[Planned]) -> list[Planned]:
 
 
 def _reads_files(run: Planned) -> bool:
-    """Return whether a run's task reads files, and True for an unknown task or corpus."""
+    """Return whether a run's task reads files. Return True for an unknown task or corpus."""
     from normlab.config.compose import TASK
     from normlab.config.run_config import reads_files
 

@@ -81,7 +81,7 @@ def _trial(
 
 
 def best_value(scores: Mapping[str, float | None], sign: int) -> str | None:
-    """Return the value with the best score, the first in a tie; None if there are no scores."""
+    """Return the value with the best score (in a tie, the first), or None if there is no score."""
     losses = {value: sign * score for value, score in scores.items() if score is not None}
     return min(losses, key=lambda value: losses[value]) if losses else None
 

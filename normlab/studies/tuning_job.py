@@ -21,7 +21,7 @@ from normlab.studies.study_runs import StudyRun, runs_of
 from normlab.studies.trials import ValueTrials, sign_of
 
 _ABOUT_MACHINE = ("device=", "data_dir=", "runs_dir=", "observe.")
-"""Settings of a tuning that may differ from the study's plan, as they change no experiment."""
+"""Settings of a tuning that may differ from the study's plan, because they change no experiment."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def test_where_and_paths_select_runs_and_columns_selects_scores(runs, capsys):
     assert "test/bleu" in out and "valid/loss" not in out
     with pytest.raises(
         ValueError,
-        match=r"--columns test/blue is a score that no run has\. Did you mean test/bleu\?",
+        match=r"--columns test/blue: no run has this score\. Did you mean test/bleu\?",
     ):
         main(["--columns", "test/blue"])
     with pytest.raises(ValueError, match="--where norm must have the form KEY=VALUE"):

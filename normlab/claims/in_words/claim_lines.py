@@ -13,7 +13,7 @@ from normlab.claims.in_words.finding_text import facts_text, grade_text
 from normlab.claims.in_words.language import Locale
 from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.records.labels import one_line
-from normlab.terminal import folded
+from normlab.terminal import wrapped
 
 
 def list_lines(claims: Sequence[SavedClaim], language: Locale, width: int) -> list[str]:
@@ -130,4 +130,4 @@ def _fact_lines(facts: Mapping[str, str], language: Locale, width: int) -> list[
 
 
 def _folded(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    return folded(one_line(text), width, first=first, rest=rest)
+    return wrapped(one_line(text), width, first=first, rest=rest)

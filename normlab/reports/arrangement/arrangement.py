@@ -41,10 +41,10 @@ class StudyDetails:
 class Arrangement:
     """The rows, columns and axes of a table, the runs that fill it, and how they pair.
 
-    `rows` has the rows, the baseline first, by the key of their runs; `axes` are the config keys of
-    the grid. `study` describes the study that planned the runs, if one did, and `article` has its
-    article's values by row. `recipe` says in words what the runs share and the runs of other tables
-    do not.
+    `rows` maps the row of a run's key to the row's name, the baseline first. `axes` are the config
+    keys of the grid. If a study planned the runs, `study` describes it, and `article` has the
+    values of the study's article by row. `recipe` says in words what these runs have in common, but
+    not with the runs of other tables.
     """
 
     rows: Mapping[str, RowName]
@@ -69,7 +69,7 @@ class Arrangement:
 
 
 def recorded_data(records: Sequence[RunRecord]) -> str:
-    """Return the distinct names of the data in records, with their languages."""
+    """Return the name and languages of each data set in some records, such as `Multi30k de-en`."""
     names: dict[str, None] = {}
     for data in (record.data for record in records):
         name = data.get("label") or data.get("source") or "data that is not named"

@@ -9,10 +9,11 @@ from normlab.reports.arrangement.settings import Settings, differing_settings
 
 
 class Grid(NamedTuple):
-    """The grid of a sweep: the settings that it varies, and their values in every experiment.
+    """The grid of a sweep.
 
-    `axes` are the settings that no earlier one determines, unlike a tuned rate, which the batch
-    size determines.
+    `swept` are the settings that the sweep varies, and `values` their values in every experiment.
+    `axes` are the swept settings that no other one determines: a rate that is tuned for each batch
+    size, for example, is not an axis.
     """
 
     swept: Sequence[str]
@@ -20,12 +21,15 @@ class Grid(NamedTuple):
     values: Mapping[str, Sequence[Any]]
 
     def point(self, experiment: int) -> dict[str, Any]:
-        """Return the value of each axis in an experiment, by its index."""
+        """Return an experiment's value on each axis, given the experiment's index."""
         return {key: self.values[key][experiment] for key in self.axes}
 
 
 def grid_of(experiments: Sequence[Settings]) -> Grid | None:
-    """Return the grid that experiments form; None unless one of several rows has all points."""
+    """Return the grid that experiments form, or None if they form none.
+
+    They form a grid if there are several rows, and at least one of them has every point.
+    """
     swept = swept_keys(experiments)
     values = {
         **differing_settings(experiments),
@@ -37,14 +41,14 @@ def grid_of(experiments: Sequence[Settings]) -> Grid | None:
     has_full_row = any(all((row, at) in places for at in points) for row in {*rows})
     if not swept or not has_full_row or len({*rows}) == 1:
         return None
-    axes = [key for key in swept if not _is_decided(key, swept, values)]
+    axes = [key for key in swept if not _is_determined(key, swept, values)]
     return Grid(swept, axes, {key: values[key] for key in swept})
 
 
 def swept_keys(experiments: Sequence[Settings]) -> list[str]:
-    """Return the numeric keys with several values for one norm, placement and task.
+    """Return the numeric config keys that have several values for one norm, placement and task.
 
-    Placement is also an axis if there are several norms and all have the same placements.
+    Placement is also swept if there are several norms, and all of them have the same placements.
     """
     labels = [each.label[:3] for each in experiments]
     axes = [
@@ -60,8 +64,8 @@ def swept_keys(experiments: Sequence[Settings]) -> list[str]:
     return axes
 
 
-def _is_decided(key: str, swept: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether an earlier setting or the batch size decides a key's values."""
+def _is_determined(key: str, swept: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether an earlier swept key, or the batch size, determines a key's values."""
     earlier = [*swept[: swept.index(key)], *(BATCH & {*swept})]
     return key not in BATCH and any(
         len({*zip(values[other], values[key], strict=True)}) == len({*values[other]})

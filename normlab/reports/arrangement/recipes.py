@@ -1,7 +1,7 @@
-"""Finds recipes: experiments that belong in one table because their scores can be compared.
+"""Groups experiments into recipes: experiments whose scores can be compared in one table.
 
-Experiments share a recipe if they have the same task, data, model, budget and test. A sweep may
-vary such a setting over a grid (`model.depth=2,4`); then it is one recipe.
+Experiments share a recipe if they have the same task, data, model, budget and test. If a sweep
+varies such a setting over a grid (`model.depth=2,4`), its experiments are still one recipe.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from normlab.reports.arrangement.row_names import fewest, phrases
 from normlab.reports.arrangement.settings import Settings, differing_settings
 
 _RECIPE = {"task", "model", "scale", "budget", "validate", "precision"}
-"""First parts of the config keys that make scores incomparable if they differ."""
+"""Top-level config keys. Scores of experiments that differ below one of them are not comparable."""
 
 
 class Recipe(NamedTuple):
-    """A group of experiments: what they share and others do not, in words, and their indices."""
+    """The indices of experiments with comparable scores, and what sets them apart, in words."""
 
     text: str
     members: list[int]
@@ -47,7 +47,7 @@ def _recipes_of_task(experiments: Sequence[Settings]) -> list[Recipe]:
         return whole
     if (grid := grid_of(experiments)) is not None and {*keys} <= {*grid.swept}:
         return whole
-    of_titles = {  # titles have the data and the scale
+    of_titles = {  # the title of a table already names the scale
         key: [differing[key][members[0]] for members in groups] for key in keys if key != "scale"
     }
     shown = fewest(of_titles)

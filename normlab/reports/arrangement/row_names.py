@@ -54,7 +54,7 @@ class RowName:
 
 
 def rows_called(word: str, rows: Sequence[RowName]) -> list[RowName]:
-    """Return the rows that `word` refers to: those with that name, or else with that norm."""
+    """Return the rows that are called `word` or, if there are none, the rows with that norm."""
     of_name = [row for row in rows if row.text == word]
     return of_name or [row for row in rows if row.norm == word]
 
@@ -63,7 +63,7 @@ def row_names(experiments: Sequence[Settings], axes: Sequence[str] = ()) -> list
     """Name experiments by their norm and the settings in which they differ, except `axes`.
 
     If a single setting differs, it is in every name. If several differ, they are only in names that
-    would be equal without them, and only as many as needed.
+    would be identical without them, and only as many as needed.
     """
     names = _shortest([each.label for each in experiments], axes)
     differing = differing_settings(experiments)
@@ -84,7 +84,7 @@ def row_names(experiments: Sequence[Settings], axes: Sequence[str] = ()) -> list
 
 
 def _shortest(labels: Sequence[Label], axes: Sequence[str]) -> list[RowName]:
-    """Return names of the norms, with the placement, task and batch size if these differ."""
+    """Name experiments by their norms, and by placement, task and batch size if these differ."""
     shows_placement = PLACEMENT not in axes and len({each.placement for each in labels}) > 1
     shows_task = len({each.task for each in labels}) > 1
     shows_batch = not BATCH & {*axes} and len({each.batch for each in labels}) > 1
@@ -99,7 +99,10 @@ def _shortest(labels: Sequence[Label], axes: Sequence[str]) -> list[RowName]:
 def _extended(
     names: Sequence[RowName], differing: Mapping[str, Sequence[Any]], keys: Sequence[str]
 ) -> list[RowName]:
-    """Return the names with some settings in words; `differing` has each name's values by key."""
+    """Return the names with the settings `keys` added in words.
+
+    `differing` has the values of each setting, one per name.
+    """
     return [
         replace(
             name,
@@ -126,9 +129,10 @@ def fewest(differing: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def phrases(settings: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
-    """Return the `shown` settings in words; for an unset budget limit, the limits that are set.
+    """Return the `shown` settings in words, with the limits that are set in place of an unset one.
 
-    Otherwise runs of 12,000 tokens, next to runs of 6 steps, would be called "no steps".
+    For example, runs of 12,000 tokens that are compared with runs of 6 steps are described by their
+    tokens, not as runs without steps.
     """
     unset = {key for key in _LIMITS & {*shown} if settings[key] is None}
     limits = [key for key in settings if key in _LIMITS and settings[key] is not None]

@@ -1,4 +1,4 @@
-"""The settings of experiments: their labels, and the settings in which several of them differ."""
+"""The settings of experiments: their labels, and the settings in which they differ."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from normlab.reports.runs import Config, Run
 from normlab.reports.setting_names import phrase
 
 _IN_NAMES = ("norm", "placement", "task", "task/corpus")
-"""The groups whose options are part of a row's name."""
+"""The config groups whose options are part of a row's name."""
 
 
 class Label(NamedTuple):
@@ -27,7 +27,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of an experiment: its config, and the hashed part of it by dotted key."""
+    """The settings of an experiment: its config, and the config's hashed part by dotted key."""
 
     config: Config
     parts: Parts
@@ -47,7 +47,7 @@ class Settings:
 
     @cached_property
     def label(self) -> Label:
-        """The labels; a placement, task or batch size that the experiment lacks is `-`."""
+        """The experiment's label, with `-` for a placement, task or batch size that it lacks."""
         config, choices = self.config, self.choices
         size, tokens = config.get("batch_size"), config.get("max_tokens")
         batch = phrase("batch_size", size) if size is not None else phrase("max_tokens", tokens)
@@ -61,8 +61,8 @@ def differing_settings(experiments: Sequence[Settings]) -> dict[str, list[Any]]:
     """Return the settings in which experiments differ, each with its value in every experiment.
 
     Options of config groups come first, then dotted keys. An option covers all keys below it. A key
-    that has the same values as an earlier one is left out, and so is a key that only repeats
-    another one (`REPEATS`), as `model.encoder_layers` repeats `model.depth`.
+    is left out if an earlier key with the same last part has the same values, or if it only repeats
+    another key (`REPEATS`), as `model.encoder_layers` repeats `model.depth`.
     """
     chosen = [each.choices for each in experiments]
     groups = sorted({key for each in chosen for key in each} - {*_IN_NAMES})

@@ -1,4 +1,4 @@
-"""Arranges runs that no study planned as the rows of tables, in a grid.
+"""Arranges runs that no study planned as rows of tables, at the points of a grid if they form one.
 
 A row is an experiment with all its seeds. If numeric settings or placements are crossed with norms,
 as in a sweep over norms and batch sizes, they become the axes of a grid, and a row is compared with
@@ -48,12 +48,12 @@ def arrange_by_recipe(
     scores: Sequence[str] = (),
     order: Sequence[str] = (),
 ) -> list[Arrangement]:
-    """Arrange runs as tables, one for each recipe; `arrange` lists the errors.
+    """Arrange runs in one table per recipe. See `arrange` for the arguments and the errors.
 
-    `baseline`, and each row of `order`, may be a row of only some tables.
+    `baseline` and the rows in `order` need not be in every table.
     """
     experiments = _experiments(runs)
-    _columns(runs, scores)  # refuses a score that no run of any table has
+    _columns(runs, scores)  # raises for a score that no run has
     tables: list[Arrangement] = []
     refused: list[UserError] = []
     for recipe, indices in recipes([Settings.of(seeds[0]) for seeds in experiments]):
@@ -78,12 +78,12 @@ def arrange(
     scores: Sequence[str] = (),
     order: Sequence[str] = (),
 ) -> Arrangement:
-    """Arrange runs as rows: the baseline, those in `order`, the others by the first score.
+    """Arrange runs in one table: the baseline, the rows in `order`, then the others, best first.
 
-    `baseline` names the row that the others are compared with, `scores` the columns, and `order`
-    rows or their norms. Without `order`, the row with the best first score follows the baseline.
-    Raises UserError, listing the choices, for a baseline or an entry of `order` that is not a row,
-    or a score that no run has.
+    `baseline` names the row that the others are compared with, `scores` are the columns, and
+    `order` lists rows or their norms. The other rows are sorted by the first score. Raises
+    UserError, listing the choices, for a baseline or a word in `order` that is not a row, or for a
+    score that no run has.
     """
     table = _arrangement(_experiments(runs), _columns(runs, scores), baseline, order)
     _check_order(order, [table])
@@ -100,7 +100,7 @@ def _arrangement(
     baseline: str | None,
     order: Sequence[str],
 ) -> Arrangement:
-    """Arrange experiments; no run needs to have all the columns."""
+    """Arrange experiments in one table. A run may lack some of the columns."""
     grid_rows = _grid_rows(experiments, baseline)
     rows = _ordered_rows(grid_rows, _baseline(grid_rows, baseline), order, columns[0])
     grid_rows.sort(key=lambda each: (*each.at.values(), rows.index(each.row)))
@@ -150,7 +150,10 @@ def _grid_rows(experiments: Sequence[Seeds], baseline: str | None) -> list[GridR
 
 
 def _rows_by_task(experiments: Sequence[Seeds], settings: Sequence[Settings]) -> list[GridRow]:
-    """Return the rows of experiments with several tasks, which are named task by task."""
+    """Return the rows of experiments on several tasks, with the task as the only axis.
+
+    Rows are named separately for each task.
+    """
     tasks = [each.label.task for each in settings]
     rows: dict[int, RowName] = {}
     for members in grouped((task, n) for n, task in enumerate(tasks)).values():
@@ -161,8 +164,9 @@ def _rows_by_task(experiments: Sequence[Seeds], settings: Sequence[Settings]) ->
 def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> RowName | None:
     """Return the row that others are compared with: the requested one, or the baseline norm's.
 
-    If several rows match, it is the row with the most seeds, then the row that differs from the
-    other rows in the fewest settings. Return None if no row has the norm.
+    If several rows match, returns the one with the most finished seeds and, among those, the one
+    that shares the most settings with other rows. Returns None if no row is requested and none has
+    the baseline norm. Raises UserError if the requested row does not exist.
     """
     rows = [each.row for each in grid_rows]
     called = rows_called(requested or BASELINE_NORM, rows)
@@ -185,7 +189,7 @@ def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> RowName | 
 def _ordered_rows(
     grid_rows: Sequence[GridRow], first: RowName | None, order: Sequence[str], score: str
 ) -> list[RowName]:
-    """Return the rows: `first`, those in the user's order, and then by how good their score is."""
+    """Return the rows: `first`, those in the user's order, and the others with the best first."""
     merits = {each.row: _merit(each.runs, score) for each in reversed(grid_rows)}
     places: dict[RowName, int] = {}
     for n, word in enumerate(order):
@@ -195,7 +199,10 @@ def _ordered_rows(
 
 
 def _merit(runs: Seeds, column: str) -> float:
-    """Return a score's mean over finished seeds, negated if lower is better."""
+    """Return a score's mean over finished seeds, negated if lower is better.
+
+    Returns -inf if no finished seed has the score.
+    """
     ended = [run.record for run in runs if run.record is not None and run.record.finished]
     scores = [record.scores[column] for record in ended if column in record.scores]
     values = [score.value * (1 if score.higher_is_better else -1) for score in scores]
@@ -227,13 +234,13 @@ def _choices(word: str, known: Iterable[str]) -> str:
 
 
 def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
-    """Return the scores to show: the requested ones, or the main test scores and the loss."""
+    """Return the requested scores or, by default, the main test scores and the validation loss."""
     records = [run.record for run in runs if run.record is not None]
     known = dict.fromkeys(name for record in records for name in record.scores)
     for name in scores:
         if name not in known:
             available = _choices(name, sorted(known))
-            raise UserError(f"--columns {name} is a score that no run has{available}")
+            raise UserError(f"--columns {name}: no run has this score{available}")
     return list(scores) or [*main_tests(known), "valid/loss"]
 
 

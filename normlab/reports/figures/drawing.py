@@ -89,7 +89,10 @@ def _make_logarithmic(axes: "Axes") -> None:
 
 
 def _add_legend(figure: "Figure", panels: Sequence[Panel], columns: int) -> int:
-    """Add the legend of all plots, first its rows and then what marks mean; return its lines."""
+    """Add one legend for all plots, and return its number of lines.
+
+    The rows come first, then the meaning of bands and crosses.
+    """
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -127,7 +130,7 @@ def _draw_line(axes: "Axes", panel: Panel, line: Series, style: LineStyle, theme
         else:  # a band of zero width would be invisible
             band |= {"alpha": 0.5, "linewidth": 1.2}
             axes.vlines(line.x, line.low, line.high, **band, label=_BAND)
-    # Different first markers, so that those of coinciding lines do not overlap.
+    # Each row's first marker is shifted, so that the markers of coinciding lines do not overlap.
     every = (0.05 * MARKS.index(style.mark), 0.3) if panel.across == STEP else None
     axes.plot(
         line.x,
@@ -172,7 +175,7 @@ def _set_x_axis(axes: "Axes", panel: Panel, lines: Sequence[Series]) -> None:
 
 
 def write(figure: "Figure", path: Path, *, title: str) -> None:
-    """Write a figure as `.svg`, `.pdf` or `.png`, by its suffix; the bytes are reproducible."""
+    """Write a figure as `.svg`, `.pdf` or `.png`, by the path's suffix, in reproducible bytes."""
     form = path.suffix.removeprefix(".")
     # A date or a library version would change the bytes.
     nothing = {
@@ -187,7 +190,7 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
 
 @contextmanager
 def drawing(theme: Theme = LIGHT) -> Iterator[None]:
-    """Use normlab's matplotlib settings inside the context, not the user's."""
+    """Within the context, use normlab's matplotlib settings instead of the user's."""
     import matplotlib
 
     quiet = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")

@@ -40,7 +40,7 @@ NORM_HUES = {
     "derf": 2,
     "scale": 3,
 }
-"""The hue of each norm, which is the same in every chart. Other labels get it from a checksum."""
+"""The hue of each norm, the same in every chart. Other norms get one from their name's checksum."""
 DASHES = ("none", "7 3", "2 2", "8 3 2 3")
 MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 

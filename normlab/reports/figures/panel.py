@@ -38,7 +38,7 @@ class Series:
     def of_seeds(
         cls, row: str, facet: str, at: str, curves: Sequence[Mapping[float, float]]
     ) -> "Series":
-        """Average the seeds' curves at each x that all seeds still running at it have logged."""
+        """Average the curves of seeds, at each x that every seed still running at x has logged."""
         ends = [max(curve, default=-math.inf) for curve in curves]
         points: list[tuple[float, float, float, float, int]] = []
         for x in sorted({x for curve in curves for x in curve}):
@@ -56,8 +56,8 @@ class Panel:
     `ticks` are positions on the horizontal axis, `tick_names` their labels, if any. The vertical
     axis is logarithmic if the ratio of its largest to its smallest value reaches `log_from` (None:
     never), and the horizontal axis if `log_across` is set or its ticks span a large ratio. Points
-    that are not `joined` have bars instead of a line with a band. `number` distinguishes equal
-    charts on a page.
+    that are not `joined` have bars instead of a line with a band. `number` distinguishes charts
+    with the same name on a page.
     """
 
     name: str

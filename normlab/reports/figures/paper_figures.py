@@ -50,8 +50,8 @@ def figures_of(
 ) -> Iterator[PaperFigure]:
     """Yield the figures of a table: its scores over each axis, and every kind in `KINDS`.
 
-    With `columns_only`, there are only figures of its columns over the axes or, without axes, each
-    score's curve over training.
+    With `columns_only`, yields only the figures of its columns: over the axes or, if there are no
+    axes, over training.
     """
     charts = by_axis(table)
     for axis, panels in charts.items():

@@ -21,7 +21,7 @@ _NOT_DRAWN = ("task",)
 
 
 def by_axis(table: ScoreTable) -> dict[Axis, list[Panel]]:
-    """Return the charts of the table's scores over each axis, without those that would be empty."""
+    """Return the charts of the table's scores over each axis. Charts without lines are left out."""
     charts: dict[Axis, list[Panel]] = {}
     for axis in table_axes(table):
         if axis.key not in _NOT_DRAWN:

@@ -64,9 +64,9 @@ def _values(by_seed: Mapping[str, Any]) -> list[float]:
 
 
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
-    """Return the baselines' cards that share a card's scale and placement, without that card.
+    """Return the cards of the baselines at a card's scale and placement, except the card itself.
 
-    If several folders have a baseline, the first one is used.
+    If several folders have a card of the same baseline, the first one is used.
     """
     content = card.content
     placement = [text for text in content.overrides if text.startswith("placement")]
@@ -80,7 +80,7 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
 
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
-    """Return the page of a card, which depends only on the card and the baselines."""
+    """Return the HTML page of a card, which compares it with the baselines."""
     tasks = [task for task in card.content.findings if card.short_runs(task)]
     return page(
         "card.html",
@@ -105,7 +105,7 @@ class BaselineDifference(NamedTuple):
 class CardScore(NamedTuple):
     """A score of a card's short run: its mean, its untrained baseline, and its differences.
 
-    `untrained` is set if it is not clearly better than the untrained baseline.
+    `floor` is the untrained baseline, and `untrained` is set if the score is not clearly better.
     """
 
     name: str
@@ -118,7 +118,7 @@ class CardScore(NamedTuple):
 def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[CardScore]:
     """Return each score of a short run, with the differences from the baselines that pair with it.
 
-    Their runs pair by the rules for runs that no study planned.
+    Runs are paired by the rules for runs that no study planned.
     """
     runs = card.short_runs(task)
     if runs is None:

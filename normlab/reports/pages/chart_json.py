@@ -1,4 +1,4 @@
-"""The JSON from which `templates/charts.js` draws the charts of a page, and its shape.
+"""The JSON data from which `templates/charts.js` draws the charts of a page.
 
 Control characters in texts, which may come from untrusted records, are escaped.
 """
@@ -16,7 +16,7 @@ _POINTS_SHOWN = 12  # lines with at most this many points get a marker at each
 
 
 class LinePlace(TypedDict):
-    """The row and the facet of a line; `at` is its grid point, or that of each x."""
+    """The row and the facet of a line. `at` is the grid point of the line, or of each x."""
 
     row: str
     facet: str
@@ -26,8 +26,8 @@ class LinePlace(TypedDict):
 class ChartLine(LinePlace):
     """A row's line in a facet, by column: x, and the mean, lowest and highest seed at each x.
 
-    `n` is the number of seeds, of the line or at each x; if it is 1 everywhere, there is no `low`
-    and no `high`.
+    `n` is the number of seeds, as one number or for each x. If it is 1 everywhere, `low` and `high`
+    are left out.
     """
 
     x: list[float]
@@ -79,7 +79,7 @@ def charts_of(
 ) -> Charts | None:
     """Return the charts of some panels, or None if there are none.
 
-    `points` are the names of grid points in words.
+    `points` maps grid points to their names.
     """
     drawn = [chart(panel) for panel in panels]
     if not drawn:

@@ -26,7 +26,7 @@ _SHORT = 180.0  # shorter times are not shown in hours, because that would read 
 
 
 def study_page(source: Arrangement, table: ScoreTable, home: Path) -> str:
-    """Return the page of a study, made only from its evidence; `home` is the study's folder."""
+    """Return the page of a study, made only from its evidence. `home` is the study's folder."""
     values = {"study": source.study, "scale": source.scale}
     return _page_of_runs("study.html", [TableSection(source, table)], home, **values)
 
@@ -39,9 +39,9 @@ def runs_page(
     problems: Sequence[str] = (),
     reload: int = 0,
 ) -> str:
-    """Return the page of any runs, a section for each table; `home` is the page's folder.
+    """Return a page about any runs, with one section per table. `home` is the page's folder.
 
-    `problems` are messages about unreadable files; the page reloads itself every `reload` seconds,
+    `problems` are messages about unreadable files. The page reloads itself every `reload` seconds,
     unless `reload` is 0.
     """
     scale = ", ".join(
@@ -54,7 +54,7 @@ def runs_page(
 def _page_of_runs(
     template: str, sections: Sequence[TableSection], home: Path, **values: object
 ) -> str:
-    """Render a page of sections; rows and points with the same name are filtered together."""
+    """Render a page of sections. Its filters treat rows or points with the same name as one."""
     runs = [run for section in sections for run in section.runs]
     records = [record for section in sections for record in section.records]
     rows = dict.fromkeys(name for section in sections for name in section.row_names)

@@ -1,4 +1,4 @@
-r"""A table in LaTeX for a paper: booktabs, readable names, the table's bold entries, a label.
+r"""A table in LaTeX for a paper: booktabs, readable names, bold best entries, and a label.
 
 The paper needs `\usepackage{booktabs}`. A grid of one axis and one score has a column for each
 value of the axis; other grids have a group of rows for each point. `latex_layout.py` fits the table
@@ -38,7 +38,7 @@ _SPECIAL = str.maketrans(
 
 
 def escaped(text: str) -> str:
-    """Return text for LaTeX, on one line."""
+    """Escape text for LaTeX. The result is on one line."""
     return one_line(text).translate(_SPECIAL)
 
 
@@ -158,7 +158,7 @@ def _lines_of_row(
 
 
 def _score_cell(entry: Entry | None, uncertainty: Uncertainty) -> Cell:
-    """Return a mean with its standard deviation, bold if the best, and its difference's stars."""
+    """Return the cell of a mean: its standard deviation, stars, and whether it is the best."""
     if entry is None or (value := entry.shown_value) is None:
         return MissingCell()
     stars = ""
@@ -168,7 +168,7 @@ def _score_cell(entry: Entry | None, uncertainty: Uncertainty) -> Cell:
 
 
 def _difference_cell(entry: Entry | None) -> Cell:
-    """Return a difference with its interval, in small type, or "" if there is none."""
+    """Return the cell of a difference with its interval, or an empty cell if there is none."""
     if entry is None or (difference := entry.shown_difference) is None:
         return TextCell("")
     mean, low, high = map(_signed, (difference.mean, difference.low, difference.high))

@@ -12,15 +12,15 @@ from typing import NamedTuple
 PAGE_HEIGHT = 500.0
 """Points: the height of text on a page of LaTeX's article class, without the caption."""
 _PAGE_WIDTH = 345.0
-"""Points: the width of the text on it, the narrowest of the usual page formats."""
+"""Points: the width of text on that page, which is the narrowest of the usual formats."""
 _SCRIPT = 4.1
-"""The width of a digit of an interval."""
+"""Points: the width of a digit in an interval, which has script size."""
 _BOLD = 1.15
-"""How much wider bold digits are."""
+"""The width of a bold digit relative to a normal one."""
 _HEAD_LINE = 15
-"""The characters that a line of a heading may always have."""
+"""The number of characters that a line of a heading may have in any column."""
 _NAME_LINE = 18
-"""The characters in a line of a wrapped row name."""
+"""The maximum number of characters on a line of a wrapped row name."""
 _NARROW = frozenset(" .,:;()[]|'!ijlt")
 _WIDE = frozenset("+\u2212")  # plus and minus signs, also those of plus-minus
 
@@ -89,7 +89,7 @@ _EMPTY = TextCell("")
 class LatexRow(NamedTuple):
     """A line of a table: the row's name, wrapped if necessary, and a cell for each column.
 
-    A `title` is a line across all columns instead, above the rows of a point.
+    A row with `title` spans all columns instead, above the rows of a point.
     """
 
     name: tuple[str, ...]
@@ -98,7 +98,7 @@ class LatexRow(NamedTuple):
 
     @property
     def height(self) -> int:
-        """The number of text lines that it takes."""
+        """The number of text lines that the row takes up."""
         return max(1, len(self.name))
 
 
@@ -117,7 +117,7 @@ class Layout(NamedTuple):
 
     @property
     def is_tall(self) -> bool:
-        """Whether it is taller than a page."""
+        """Whether the table is taller than a page."""
         return self.size.leading * sum(map(_height, self.blocks)) > PAGE_HEIGHT
 
 
@@ -126,8 +126,8 @@ def laid_out(head: Sequence[str], lines: Sequence[LatexRow]) -> Layout:
 
     `head` has the headings of all columns, beginning with the column of row names.
     """
-    folded = [line if line.title else line._replace(name=_folded(line.name)) for line in lines]
-    ways = [*((size, lines) for size in _SIZES), (_SIZES[-1], folded)]
+    narrow = [line if line.title else line._replace(name=_wrapped_name(line)) for line in lines]
+    ways = [*((size, lines) for size in _SIZES), (_SIZES[-1], narrow)]
     fitting = (way for way in ways if len(_columns_of_blocks(head, way[1], way[0])) == 1)
     size, lines = next(fitting, (_SIZES[-1], lines))
     blocks = _columns_of_blocks(head, lines, size)
@@ -137,8 +137,8 @@ def laid_out(head: Sequence[str], lines: Sequence[LatexRow]) -> Layout:
 def _block(
     head: Sequence[str], lines: Sequence[LatexRow], columns: range, size: Size
 ) -> LatexBlock:
-    """Return a block of columns with its titles and the lines that have any text in it."""
-    headings = [_wrapped(head[n + 1], lines, n, size.digit) for n in columns]
+    """Return a block of columns, with the titles, and the rows that are not empty in the block."""
+    headings = [_wrapped_heading(head[n + 1], lines, n, size.digit) for n in columns]
     of_block = [
         line if line.title else LatexRow(line.name, tuple(line.cells[n] for n in columns))
         for line in lines
@@ -148,12 +148,12 @@ def _block(
 
 
 def _columns_of_blocks(head: Sequence[str], lines: Sequence[LatexRow], size: Size) -> list[range]:
-    """Return the columns in groups that fit on a page, one group below the other; none is empty."""
+    """Split the columns into groups that each fit the width of a page. No group is empty."""
     names = [head[0], *(part for line in lines if not line.title for part in line.name)]
     room = _PAGE_WIDTH - size.gap - max(_digits(text) * size.digit for text in names)
     blocks, start, used = list[range](), 0, 0.0
     for place, words in enumerate(head[1:]):
-        parts = _wrapped(words, lines, place, size.digit)
+        parts = _wrapped_heading(words, lines, place, size.digit)
         width = max(
             _widest(lines, place, size.digit), *(_digits(part) * size.digit for part in parts)
         )
@@ -164,16 +164,16 @@ def _columns_of_blocks(head: Sequence[str], lines: Sequence[LatexRow], size: Siz
     return [*blocks, range(start, len(head) - 1)]
 
 
-def _folded(name: Sequence[str]) -> tuple[str, ...]:
+def _wrapped_name(row: LatexRow) -> tuple[str, ...]:
     """Return the name of a row, wrapped if it is long."""
     parts = textwrap.wrap(
-        " ".join(name), _NAME_LINE, break_long_words=False, break_on_hyphens=False
+        " ".join(row.name), _NAME_LINE, break_long_words=False, break_on_hyphens=False
     )
     return tuple(parts) or ("",)
 
 
-def _wrapped(words: str, lines: Sequence[LatexRow], place: int, digit: float) -> list[str]:
-    """Return a heading in lines that are no wider than the column's cells, where possible."""
+def _wrapped_heading(words: str, lines: Sequence[LatexRow], place: int, digit: float) -> list[str]:
+    """Wrap a column's heading so that, if possible, it is no wider than the column's cells."""
     width = max(_HEAD_LINE, int(_widest(lines, place, digit) / digit))
     return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
 
@@ -190,6 +190,6 @@ def _digits(text: str) -> float:
 
 
 def _height(block: LatexBlock) -> int:
-    """Return the lines that a block takes with its head and rules."""
+    """Return the number of text lines that a block takes up with its header and rules."""
     titles = sum(line.title for line in block.lines[1:])  # with space above each but the first
     return 3 + titles + sum(line.height for line in block.lines)

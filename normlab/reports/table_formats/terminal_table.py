@@ -24,7 +24,7 @@ def compare_ended_runs(places: Sequence[Path]) -> None:
 
 
 def print_tables(tables: Sequence[Arrangement], names: Names, *, whole_notes: bool) -> list[str]:
-    """Print tables with the notes on all of them. Return a line for each refused row."""
+    """Print tables, then the notes on all of them. Return a line for each refused row."""
     built = [build_table(runs, names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True)):
         print(end="\n" if number else "")

@@ -77,7 +77,7 @@ def _title(arrangement: Arrangement, names: Mapping[str, str]) -> str:
 
 
 def _says_score(arrangement: Arrangement) -> bool:
-    """Return whether the title names the score, which is the only one, over the axes."""
+    """Return whether the title names the score: the only one, over axes that no study planned."""
     only_score = len(arrangement.columns) == 1
     return arrangement.study is None and bool(arrangement.axes) and only_score
 
@@ -150,7 +150,7 @@ def _bare(by_seed: Mapping[int, float]) -> float | None:
 def _with_best(
     rows: Sequence[ScoreRow], columns: Sequence[str], rules: PairRules
 ) -> list[ScoreRow]:
-    """Return the rows, with the entry of the best row at each point marked, for each score."""
+    """Return the rows, in which the best row's entry is marked for each score and point."""
     experiments = grouped((row.point, row.experiment) for row in rows if row.experiment)
     tops = {
         (point, column): best(at_point, column, rules)

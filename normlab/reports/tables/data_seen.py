@@ -79,8 +79,8 @@ class UnequalData:
 def data_seen(rows: Sequence[ScoreRow]) -> EqualData | EqualBudget | UnequalData | None:
     """Return how the rows' amounts of data compare.
 
-    None if all rows saw equal data in equal updates, if no run finished, or if their units differ,
-    such as tokens and images.
+    Returns None if all rows saw equal amounts in equally many updates, if no run finished, or if
+    runs measure their data in different units, such as tokens and images.
     """
     finished = {
         row.label: runs for row in rows if (runs := [run for run in row.records if run.finished])
@@ -103,7 +103,7 @@ def data_seen(rows: Sequence[ScoreRow]) -> EqualData | EqualBudget | UnequalData
 
 
 def _at(amount: float, amounts: Mapping[str, float]) -> tuple[str, float]:
-    """Return the first row with this amount."""
+    """Return the first row with this amount, and the amount."""
     return next((row, each) for row, each in amounts.items() if each == amount)
 
 

@@ -84,7 +84,7 @@ class MainResult:
     """What was found on the main score, `column`.
 
     `axes` are the axes with several values, `keys` the config keys of all axes, and `seeds` the
-    different numbers of seeds of the rows.
+    distinct numbers of seeds that rows have, in ascending order.
     """
 
     column: str

@@ -1,7 +1,7 @@
 """The notes below a table, in order: its data, how to read it, and what limits comparisons.
 
-What concerns several rows is decided in files of their own, as values that have a note:
-`data_seen.py`, `untrained.py`, `uncompared.py`, `unlike_settings.py`.
+Some findings about several rows have files of their own, which also make the notes on them:
+`data_seen.py`, `untrained.py`, `uncompared.py` and `unlike_settings.py`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -108,10 +108,9 @@ class Entry:
 class ScoreRow:
     """One setting at one point of the grid: its scores by column, and its seeds as one experiment.
 
-    `stability` describes how its seeds trained, `article_stability` what the article says about
-    that, and `problem` says why the row has no scores; `refused` is set if its seeds cannot be
-    averaged.
-    `comparison` is with the baseline at the same point. `at` is the point in words.
+    `stability` describes how its seeds trained, and `article_stability` is what the article says
+    about that. `problem` says why the row has no scores, and `refused` is set if its seeds cannot
+    be averaged. `comparison` is with the baseline at the same point. `at` is the point in words.
     """
 
     row_name: RowName
@@ -144,7 +143,7 @@ class ScoreRow:
 
     @property
     def records(self) -> tuple[RunRecord, ...]:
-        """Return the records of the row's seeds, or [] if they could not be joined."""
+        """The records of the row's seeds, or () if they cannot be averaged."""
         return () if self.experiment is None else self.experiment.records
 
     def article_text(self, columns: Sequence[str]) -> str:

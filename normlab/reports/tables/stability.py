@@ -10,9 +10,9 @@ from normlab.reports.tables.score_table import ScoreRow
 
 
 def stability(experiment: Experiment, outcome: str) -> str:
-    """Return how stable the training of a row's seeds was, and warnings about their scores.
+    """Describe how stable the training of a row's seeds was, and warn about their scores.
 
-    For example `finished 3/3; diverged 0; spikes 0`, beginning with `outcome`.
+    The text begins with `outcome`, such as `finished 3/3; diverged 0; spikes 0`.
     """
     diverged = [] if count_diverged(experiment.records) else ["diverged 0"]
     spikes = _spikes(experiment)
@@ -21,7 +21,7 @@ def stability(experiment: Experiment, outcome: str) -> str:
 
 
 def ended_in_brief(row: ScoreRow) -> str:
-    """Return a summary of how a row's seeds ended: `3/3`, or `2/3, 1 diverged, spikes 4`."""
+    """Summarize how a row's seeds ended: `3/3`, or `2/3, 1 diverged, spikes 4`."""
     if row.experiment is None:
         return row.outcome
     parts = [f"{sum(record.finished for record in row.records)}/{len(row.records)}"]
@@ -33,7 +33,7 @@ def ended_in_brief(row: ScoreRow) -> str:
 
 
 def _warnings(row: Experiment) -> list[str]:
-    """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
+    """Return warnings about a row: how many runs did not learn, and if models see the future."""
     runs, warnings = len(row.records), list[str]()
     if near := sum(map(is_near_baseline, row.records)):
         warnings.append(f"{near}/{runs} {NOT_CLEAR}")
@@ -45,6 +45,6 @@ def _warnings(row: Experiment) -> list[str]:
 
 
 def _spikes(experiment: Experiment) -> float | None:
-    """Return the median number of loss spikes of a run, or None if no run counted them."""
+    """Return the median number of loss spikes per run, or None if no run counted them."""
     counts = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
     return median(counts) if counts else None

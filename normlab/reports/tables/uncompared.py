@@ -13,14 +13,14 @@ _ROWS_LISTED = 3
 
 
 class ComparisonLimit(NamedTuple):
-    """Why a row is not compared or, if nothing prevents it, the only seeds on which it is."""
+    """Why a row is not compared with the baseline or, if it is compared, on which seeds only."""
 
     obstacle: str = ""
     seeds: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, row: ScoreRow) -> "ComparisonLimit | None":
-        """Return the reason; None for a row that is compared on all seeds, or is the baseline."""
+        """Return a row's limit, or None for the baseline and for a row compared on all seeds."""
         comparison = row.comparison
         if comparison is None or (not comparison.obstacle and comparison.pairs_all_runs):
             return None
@@ -34,7 +34,7 @@ class ComparisonLimit(NamedTuple):
 
 @dataclass(frozen=True)
 class Uncompared:
-    """The rows that are not compared with the baseline, or only on some seeds, by the reason."""
+    """The rows that are not compared with the baseline, or only on some seeds, keyed by reason."""
 
     rows: Mapping[ComparisonLimit, Sequence[ScoreRow]]
 
@@ -49,7 +49,11 @@ class Uncompared:
         return [row for reason, rows in self.rows.items() if reason.obstacle for row in rows]
 
     def note(self, baseline: str, in_sentence: str, shared: str) -> Note:
-        """Return the note: `baseline` is the row's text, `shared` what both runs of a pair have."""
+        """Return the note on these rows.
+
+        `baseline` is the baseline's name, `in_sentence` the same name for a sentence, and `shared`
+        what the two runs of a pair have in common.
+        """
         reasons = [
             f"{reason.text(baseline)} ({'; '.join(row.label for row in rows)})"
             for reason, rows in self.rows.items()

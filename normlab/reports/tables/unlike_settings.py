@@ -1,4 +1,4 @@
-"""Settings in which the rows of a table differ although no study planned it, and their notes."""
+"""Settings in which rows differ although their names do not say so, and the notes on them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ def unlike_settings(
     axes: Sequence[str] = (),
     row_keys: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, UnlikeSetting]:
-    """Return the settings in which rows differ, by key, except for the keys that `axes` show.
+    """Return the settings in which rows differ, keyed by config key.
 
-    `row_keys` has the keys that are part of each row's name.
+    Keys that the `axes` show are left out, and so are keys that are part of every row's name, which
+    `row_keys` lists for each row.
     """
     differing = differing_settings([Settings.of_record(row.records[0]) for row in rows.values()])
     below = (*ROW_KEYS, *(f"{axis}." for axis in axes))

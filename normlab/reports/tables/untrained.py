@@ -21,9 +21,9 @@ from normlab.reports.legend import About, Note
 class Untrained:
     """The untrained baselines of a table's scores, and which rows do not clearly beat them.
 
-    `baselines` has the lowest and highest baseline of the runs, by score, and `rows_near` the rows
-    that are not clearly better, by score. By row, `runs_near` has the number of its runs that are
-    not clearly better, and the number of all its runs.
+    By score, `baselines` has the lowest and the highest baseline of the runs, and `rows_near` the
+    rows that are not clearly better. By row, `runs_near` has the number of its runs that are not
+    clearly better, and the number of all its runs. `rows` is the number of rows.
     """
 
     baselines: Mapping[str, tuple[float, float]]

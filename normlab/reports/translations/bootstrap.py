@@ -26,10 +26,11 @@ SCORE = "test/bleu"
 def bootstrap(
     baseline: Sequence[Run], other: Sequence[Run], data_dir: Path | None, *, samples: int = 1000
 ) -> "dict[str, Bootstrap]":
-    """Test the difference in BLEU for each paired seed and, if there are several, for `all`.
+    """Test the difference in BLEU, keyed by paired seed and, for all seeds together, by `all`.
 
-    Raises UserError with the reason if the two were not trained, tested or computed in the same
-    way, or if translations are missing or their BLEU differs from the record.
+    There is no `all` for a single seed. Raises UserError with the reason if the two rows were not
+    trained, tested or computed in the same way, or if translations are missing or their BLEU
+    differs from the record.
     """
     from normlab.metrics.bleu import paired_bootstrap, scored_as
 
@@ -61,7 +62,7 @@ def _experiments(baseline: Sequence[Run], other: Sequence[Run]) -> tuple[Experim
 def _comparable(baseline: Experiment, other: Experiment) -> tuple[list[int], str]:
     """Return the paired seeds, and the signature of BLEU.
 
-    Raises UserError if there is an obstacle.
+    Raises UserError with the reason if the rows cannot be compared.
     """
     sides = (baseline, other)
     compared = Comparison.of(other, baseline, UNPLANNED)

@@ -13,15 +13,16 @@ SPLIT = "test"
 
 
 def checksums(record: RunRecord) -> object:
-    """Return the test set's checksums, which are equal for runs with the same test set."""
+    """Return the checksums of a run's test set, which identify it."""
     return (record.data.get("checksums") or {}).get(SPLIT)
 
 
 def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
-    """Return the sources and plain references of a run's test, in order, without using the network.
+    """Return the sources and detokenized references of a run's test set, in order.
 
-    They are read from `data_dir`, or from the run's own data folder. Raises UserError if the task
-    is not translation, or if the text is missing or differs from the record's.
+    They are read from `data_dir` or, if it is None, from the run's own data folder; nothing is
+    downloaded. Raises UserError if the task is not translation, or if the text is missing or is not
+    the text that the run was tested on.
     """
     from normlab.config.instantiation import builder_of
     from normlab.config.registry import node_settings

@@ -29,10 +29,11 @@ class SentenceVersion(NamedTuple):
 
 
 class SideBySide(NamedTuple):
-    """Sentences of one test set; `data` is its name, `total` its number of sentences.
+    """A sample of sentences from a test set, each with its translations.
 
-    `sentences` maps line numbers (from 1) to texts. `left_out` has one line per run whose
-    translations cannot be shown.
+    `data` is the name of the test set, and `total` its number of sentences. `sentences` maps line
+    numbers, counted from 1, to the versions of the sentence. `left_out` has one line for each run
+    whose translations cannot be shown.
     """
 
     data: str
@@ -55,10 +56,10 @@ class TranslatedRun(NamedTuple):
 
 
 def side_by_side(runs: Iterable[Run], data_dir: Path | None, *, count: int) -> SideBySide | None:
-    """Return `count` sentences of the first run's test set; None if no run has translations.
+    """Return `count` sentences of the first run's test set, or None if no run has translations.
 
-    The test set is read as `text_of_test` does. Raises UserError if it is not available, or a
-    run's translations are damaged.
+    Raises UserError if the test set cannot be read (see `text_of_test`), or if a run's translations
+    are damaged.
     """
     translated = [
         run for seeds in by_setting(runs).values() if (run := _first_translated(seeds)) is not None
@@ -85,7 +86,7 @@ def side_by_side(runs: Iterable[Run], data_dir: Path | None, *, count: int) -> S
 
 
 def _first_translated(seeds: Iterable[Run]) -> TranslatedRun | None:
-    """Return the first seed of a row that has ended and has translations."""
+    """Return a row's first seed that has ended and has translations, or None if there is none."""
     for run in sorted(seeds, key=lambda run: run.key.seed):
         lines = read_hypotheses(run.folder).get(SPLIT) if run.folder else None
         if run.record and lines is not None:
@@ -94,7 +95,7 @@ def _first_translated(seeds: Iterable[Run]) -> TranslatedRun | None:
 
 
 def _versions(n: int, text: Text, runs: Sequence[TranslatedRun]) -> list[SentenceVersion]:
-    """Return the versions of the sentence in line `n`, counted from 0."""
+    """Return the versions of the sentence on line `n`, counted from 0."""
     from normlab.metrics.bleu import corpus_chrf
 
     sources, references = text
