@@ -284,7 +284,7 @@ def at_work(doing: str) -> Generator[None]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    from normlab.progress import heard_by
+    from normlab.stages import heard_by
 
     def show(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "normlab"
 # the root counts as a package, and "" is `normlab/__init__.py`.
 LAYERS = (
     ("docstrings", "errors", "formats", "openmp", "templates"),
-    ("config", "progress", "dropout", "findings"),
+    ("config", "stages", "dropout", "findings"),
     ("distributed",),
     ("norms", "records"),
     ("placements", "metrics", "data", "terminal"),
@@ -74,7 +74,7 @@ WITHOUT_A_TEST_OF_THEIR_NAME = {
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
     *("publishing", "advice"),
-    *("articles", "errors", "formats", "notebook", "training.run_folder", "progress"),
+    *("articles", "errors", "formats", "notebook", "training.run_folder", "stages"),
     *("demo", "terminal"),
 )
 # Files that may `raise ValueError`: a caller turns it into a `UserError`, or it means a bug.
@@ -263,7 +263,6 @@ def test_the_training_loop_imports_no_concrete_task_norm_or_probe():
             assert concrete <= {
                 "tasks.base",
                 "tasks.conditions",
-                "progress",
                 "probes.base",
                 "norms.model_norms",
                 "distributed.process_group",

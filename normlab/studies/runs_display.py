@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from normlab.formats import estimated, short_number
-from normlab.progress import Stage
 from normlab.records.store import read_progress
+from normlab.stages import Stage
 from normlab.studies.process_pool import (
     LOG_FILE,
     EndedRun,

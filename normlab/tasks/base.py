@@ -23,8 +23,8 @@ from normlab.errors import UserError
 from normlab.models.base import Spec
 from normlab.norms.running import EvalStats
 from normlab.norms.tokens import Tokens
-from normlab.progress import counted
 from normlab.records.record import Score
+from normlab.stages import counted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,8 @@ from normlab.metrics.counts import mean_scores, perplexity, unigram_nll
 from normlab.models.base import GeneratesText, Text
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.tokens import Tokens
-from normlab.progress import counted
 from normlab.records.record import Score
+from normlab.stages import counted
 from normlab.tasks.base import Batch, Draw, Task, spread, step_by_step
 from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 

@@ -25,9 +25,9 @@ from normlab.models.base import TextToText
 from normlab.models.decoding import SearchSettings, SpecialIds, search
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.tokens import Tokens
-from normlab.progress import counted
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
+from normlab.stages import counted
 from normlab.tasks.base import Batch, Draw, Task, step_by_step
 from normlab.tasks.losses import label_smoothed_cross_entropy
 

@@ -1,8 +1,6 @@
 """Builds the parts of a run from its config: norms, task, model, optimizer and trainer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,34 +24,14 @@ from normlab.training.evaluate import LOSS, Evaluator
 from normlab.training.optimizer import build_optimizer, group_settings, own_keys
 from normlab.training.runtime import Runtime, dropout_seed
 from normlab.training.schedule import Schedule
-from normlab.training.sinks import Sink, SinkGroup
+from normlab.training.sinks import Sink
+from normlab.training.trainer import Trainer
 
 _GRAPHS = 64
 """The maximum number of compiled graphs per block; torch's default is 8, and beyond it blocks run
 uncompiled. Encoder and decoder, batches with and without padding, training and evaluation, and each
 phase of the norms need different graphs.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunParts:
-    """The parts of a run that are needed for training, built from its config.
-
-    `stamp` has plain values about the run's code and data, which are written into each checkpoint.
-    """
-
-    config: Mapping[str, Any]
-    task: Task
-    model: nn.Module
-    runtime: Runtime
-    optimizer: torch.optim.Optimizer
-    schedule: Schedule
-    evaluator: Evaluator
-    norms: ModelNorms
-    probes: ProbeGroup
-    checkpoints: Checkpoints
-    sinks: SinkGroup = field(default_factory=partial(SinkGroup, {}))
-    stamp: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
@@ -97,17 +75,21 @@ def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> 
     )
 
 
-def build_parts(
+def build_trainer(
     config: Mapping[str, Any],
     task: Task,
     model: nn.Module,
     runtime: Runtime,
     checkpoints: Checkpoints,
-) -> RunParts:
-    """Build all other parts that a plain config needs to train a model."""
+    **others: Any,
+) -> Trainer:
+    """Build the trainer of a model, with all other parts that a plain config asks for.
+
+    `others` are arguments of `Trainer` that no config holds, such as its sinks.
+    """
     nodes = config["observe"]["probe"].items()
     probes = {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes}
-    return RunParts(
+    return Trainer(
         config=config,
         task=task,
         model=model,
@@ -118,6 +100,7 @@ def build_parts(
         norms=ModelNorms(model, freeze_statistics=config["freeze_statistics"]),
         probes=ProbeGroup(probes),
         checkpoints=checkpoints,
+        **others,
     )
 
 

@@ -63,6 +63,10 @@ class Checkpoints:
                         raise error.__context__ from None
                     raise
 
+    def save_best(self, score: str, step: int, weights: Weights) -> None:
+        """Save the weights of `step`, which are the best so far by a score."""
+        self.save(self.best(score), {"model": weights, "step": step})
+
     def keep_for_average(self, step: int, weights: Weights, count: int) -> None:
         """Save the weights of a validation, and delete all but the last `count` of them."""
         if self.writes and count:

@@ -22,9 +22,9 @@ from rich.text import Text
 
 from normlab.formats import duration, estimated, short_number
 from normlab.metrics.baseline import learning_problem
-from normlab.progress import TRAINING, Pace, Stage
 from normlab.records.record import MAIN_SCORES, RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
+from normlab.stages import TRAINING, Pace, Stage
 from normlab.training.sinks import NO_SCORES, Notice, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"

@@ -27,9 +27,9 @@ from normlab.data.batching import eval_batches
 from normlab.distributed.process_group import gather_objects
 from normlab.errors import UserError
 from normlab.metrics.counts import mean_score
-from normlab.progress import TESTING, VALIDATING, Stage, say
 from normlab.records.record import Score
 from normlab.records.store import hypotheses_file
+from normlab.stages import TESTING, VALIDATING, Stage, say
 from normlab.tasks.base import Task, spread
 from normlab.tasks.conditions import Condition, conditions, under
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, reading, weights_of

@@ -1,10 +1,8 @@
 """Trains a new or resumed run, tests it and writes its record."""
 
 import json
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,16 +16,16 @@ from normlab.data.cache import cache_key
 from normlab.distributed import process_group
 from normlab.errors import UserError
 from normlab.norms.model_norms import ModelNorms
-from normlab.progress import PREPARING, Stage, heard_by, say
 from normlab.records.code import Code, followed_by, joint_code, origin
 from normlab.records.files import atomic_write
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, arithmetic_of, fingerprint
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
+from normlab.stages import PREPARING, Stage, heard_by, say
 from normlab.tasks.base import Task
 from normlab.training.build import (
     build_model,
-    build_parts,
     build_task,
+    build_trainer,
     calibrate_model,
     check_nodes,
     check_scores,
@@ -40,8 +38,8 @@ from normlab.training.checkpoint import (
     reading,
     start_from,
 )
+from normlab.training.counters import Counters
 from normlab.training.evaluate import BEST, best_by, judged_by, renamed, score_weights
-from normlab.training.progress import Progress
 from normlab.training.run_folder import (
     OTHER_VOCABULARY,
     RunFolder,
@@ -50,7 +48,7 @@ from normlab.training.run_folder import (
     keep_vocabulary,
 )
 from normlab.training.runtime import Runtime, dropout_seed
-from normlab.training.sinks import Live, RunInfo, Sink, SinkGroup
+from normlab.training.sinks import Live, Notice, RunInfo, Sink, SinkGroup
 from normlab.training.start_checks import check_start, notices, seeing_future
 from normlab.training.stopping import Validations
 from normlab.training.trainer import Trainer
@@ -116,6 +114,7 @@ class _Execution:
         self.milestones: dict[str, int] = {}
         self.codes: list[Code] = []
         self.sees_future: list[str] = []
+        self.notices: list[Notice] = []  # shown once the sinks are open
 
     def execute(self) -> RunRecord:
         """Prepare, train, test, and write the record."""
@@ -131,12 +130,12 @@ class _Execution:
             RunInfo(
                 run_dir=self.run.folder,
                 config=config,
-                resumed_step=trainer.progress.step,
-                resumed_rows=trainer.progress.rows,
+                resumed_step=trainer.counters.step,
+                resumed_rows=trainer.counters.rows,
                 unit=self.data.get("unit", "tokens"),
             )
         )
-        for notice in notices(trainer.model, self.milestones, steps):
+        for notice in [*self.notices, *notices(trainer.model, self.milestones, steps)]:
             self.sinks.note(notice)
         outcome = trainer.fit()
         record = self._record(trainer, outcome)
@@ -160,10 +159,10 @@ class _Execution:
         self.codes = followed_by(self.codes, current)
         if config["observe"]["fast"]:
             make_fast(model)
-        parts = build_parts(config, self.task, model, self.runtime, self.checkpoints)
         codes = [code._asdict() for code in self.codes]
         stamp = {**setup, "threads": torch.get_num_threads(), "codes": codes}
-        trainer = Trainer(replace(parts, sinks=self.sinks, stamp=stamp))
+        parts = (config, self.task, model, self.runtime, self.checkpoints)
+        trainer = build_trainer(*parts, sinks=self.sinks, stamp=stamp)
         if state is not None:
             with reading(self.checkpoints.last):
                 trainer.resume(state)
@@ -192,8 +191,7 @@ class _Execution:
         if (node := self.config["start_from"]) is not None:
             taken, self.codes = start_from(model, node, setup)
             self.run.check_start(self.codes)
-            if process_group.is_main():
-                print(taken, file=sys.stderr)
+            self.notices.append(Notice(taken))
 
     def _state_to_resume(self, setup: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the last checkpoint's state, or None if the run starts from step 1.
@@ -221,19 +219,20 @@ class _Execution:
     def _use_threads(self, begun: int | None) -> None:
         """Use as many threads as the run started with, because the order of sums depends on them.
 
-        If the config sets a different number, a note says that results may differ in the last bits.
+        If the config sets a different number, a warning says that the last bits may differ.
         """
         setting = self.config["observe"]["threads"]
         if setting is None and begun is not None and begun <= MOST_THREADS:
             torch.set_num_threads(begun)
-        if begun not in (None, threads := torch.get_num_threads()) and process_group.is_main():
+        if begun not in (None, threads := torch.get_num_threads()):
             problem = f"this run was started with {begun} threads and resumes with {threads}"
-            print(f"{problem}, so results may differ in their last bits", file=sys.stderr)
+            text = f"{problem}, so results may differ in their last bits"
+            self.notices.append(Notice(text, warning=True))
         self.environment["threads"] = threads
 
     def _check_recordable(self, trainer: Trainer) -> None:
         """Raise UserError, before step 1, if the run's record could not be read back."""
-        record = self._record(trainer, Outcome("interrupted", trainer.progress.step))
+        record = self._record(trainer, Outcome("interrupted", trainer.counters.step))
         try:
             folder, mend = str(self.run.folder), "rename the option or file behind it"
             RunRecord.from_json(record.to_json(), origin=folder, mend=mend)
@@ -257,7 +256,7 @@ class _Execution:
             outcome=outcome,
             scores=scores,
             stability=trainer.probes.summary(),
-            budget=self._budget_used(trainer.progress),
+            budget=self._budget_used(trainer.counters),
             environment={**self.environment, **origin(self.codes)},
             data=self.data,
             params=sum(parameters.values()),
@@ -269,7 +268,7 @@ class _Execution:
             floors={} if outcome.status == "interrupted" else self.task.baselines(),
         )
 
-    def _budget_used(self, at: Progress) -> BudgetUsed:
+    def _budget_used(self, at: Counters) -> BudgetUsed:
         return BudgetUsed(
             steps=at.step,
             tokens=at.tokens,

@@ -15,20 +15,21 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, ClassVar, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple, TypeVar
 
-from normlab.progress import Pace, Stage
 from normlab.records.files import atomic_write, read_file, sync_folder
 from normlab.records.record import RunRecord, Score, fingerprint, plain
 from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of
+from normlab.stages import Pace, Stage
 
 Row = Mapping[str, float | int]
 NO_SCORES: Mapping[str, Score] = MappingProxyType({})
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -104,37 +105,38 @@ class SinkGroup(Sink):
         self._sinks = dict(sinks)
 
     def open(self, run: RunInfo) -> None:
-        for notice in filter(None, self._each("open", run)):
+        for notice in filter(None, self._each(lambda sink: sink.open(run))):
             self.note(notice)
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        self._each("log", row, scores)
+        self._each(lambda sink: sink.log(row, scores))
 
     def sync(self) -> None:
-        self._each("sync")
+        self._each(lambda sink: sink.sync())
 
     def stage(self, stage: Stage) -> None:
-        self._each("stage", stage)
+        self._each(lambda sink: sink.stage(stage))
 
     def note(self, notice: Notice) -> None:
         """Pass a notice to the sinks. Without a console, a warning goes to the standard log.
 
         Ranks other than the main rank have no sinks, and do not repeat its warnings.
         """
-        self._each("note", notice)
+        self._each(lambda sink: sink.note(notice))
         if notice.warning and self._sinks and "console" not in self._sinks:
             logging.getLogger("normlab").warning(str(notice))
 
     def close(self, record: RunRecord | None) -> None:
-        self._each("close", record)
+        self._each(lambda sink: sink.close(record))
 
-    def _each(self, method: str, *arguments: object) -> list[Any]:
-        answers: list[Any] = []
+    def _each(self, call: Callable[[Sink], _Answer]) -> list[_Answer]:
+        """Call each sink, and return the answers of those that do not fail."""
+        answers: list[_Answer] = []
         lost: list[str] = []
         fatal: Exception | None = None
         for name, sink in list(self._sinks.items()):
             try:
-                answers.append(getattr(sink, method)(*arguments))
+                answers.append(call(sink))
             except Exception as error:
                 if sink.required:
                     fatal = fatal or error

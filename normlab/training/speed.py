@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from normlab.tasks.base import Task
-from normlab.training.build import build_model, build_parts, build_task, make_fast
+from normlab.training.build import build_model, build_task, build_trainer, make_fast
 from normlab.training.checkpoint import Checkpoints
 from normlab.training.runtime import Runtime
 from normlab.training.trainer import Trainer
@@ -74,11 +74,11 @@ class Steps(NamedTuple):
 
     def take(self, steps: int, clock: StepClock) -> tuple[Span, int]:
         """Take steps; return their time, and their target tokens or images over all processes."""
-        before = self.trainer.progress.tokens
+        before = self.trainer.counters.tokens
         clock.restart()
         for _ in range(steps):
             self.trainer.step()
-        return clock.read(), self.trainer.progress.tokens - before
+        return clock.read(), self.trainer.counters.tokens - before
 
 
 def runtime_of(config: Mapping[str, Any]) -> Runtime:
@@ -104,7 +104,7 @@ def start(
         "observe": {**config["observe"], "checkpoint_every": _NEVER, "targets": {}},
     }
     checkpoints = Checkpoints(Path(gettempdir()), writes=False)
-    trainer = Trainer(build_parts(endless, task, model, runtime, checkpoints))
+    trainer = build_trainer(endless, task, model, runtime, checkpoints)
     trainer.start()
     trainer.step()
     return Steps(name, config, trainer)

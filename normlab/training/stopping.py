@@ -3,7 +3,7 @@
 import math
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -15,6 +15,10 @@ from normlab.records.record import Score
 
 CONVERGED = 0.01  # a run has converged once its loss is at most 1 % above its last loss,
 TAIL = 0.2  # if its loss improves by less than that over the last 20 % of the run
+
+
+DEBUG_STEPS = 3
+"""The maximum number of steps of a run with `observe.debug`."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,10 @@ class Budget:
     epochs: float | None = None
     tokens: int | None = None
     minutes: float | None = None
+
+    def for_debugging(self) -> "Budget":
+        """Return this budget with at most `DEBUG_STEPS` steps."""
+        return replace(self, steps=min(self.steps or DEBUG_STEPS, DEBUG_STEPS))
 
     def shares(self, *, steps: int, epochs: float, tokens: int, seconds: float) -> dict[str, float]:
         """Return the share of each limit that has been used, by the limit's name."""

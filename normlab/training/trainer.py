@@ -11,26 +11,28 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from normlab.data.batching import BatchesAhead
 from normlab.distributed import process_group
-from normlab.probes.base import StepView
-from normlab.progress import TRAINING, Stage, say
+from normlab.norms.model_norms import ModelNorms
+from normlab.probes.base import ProbeGroup, StepView
 from normlab.records.record import Outcome, Score
-from normlab.tasks.base import Batch
-from normlab.training.build import RunParts
+from normlab.stages import TRAINING, Stage, say
+from normlab.tasks.base import Batch, Task
 from normlab.training.checkpoint import (
+    Checkpoints,
     check_kept,
     random_state,
     restore_random_state,
     restore_rank,
 )
+from normlab.training.counters import Counters
 from normlab.training.divergence import (
     Diverged,
     Divergence,
@@ -38,13 +40,11 @@ from normlab.training.divergence import (
     first_nonfinite_gradient,
     first_nonfinite_layer_of_ranks,
 )
-from normlab.training.evaluate import best_by
-from normlab.training.progress import Progress
-from normlab.training.sinks import NO_SCORES, Notice, Row
+from normlab.training.evaluate import Evaluator, best_by
+from normlab.training.runtime import Runtime
+from normlab.training.schedule import Schedule
+from normlab.training.sinks import NO_SCORES, Notice, Row, SinkGroup
 from normlab.training.stopping import Budget, Interrupts, Validation, Validations
-
-DEBUG_STEPS = 3
-"""The maximum number of steps of a run with `observe.debug`."""
 
 
 class StepBatches(NamedTuple):
@@ -61,31 +61,44 @@ class StepBatches(NamedTuple):
     stop: bool
 
 
+@dataclass(kw_only=True, eq=False)
 class Trainer:
-    """Trains a model on a task. `fit` runs the whole training."""
+    """Trains a model on a task. `fit` runs the whole training.
 
-    def __init__(self, run: RunParts):
-        config, task, runtime = run.config, run.task, run.runtime
-        self.config, self.task, self.model, self.runtime = config, task, run.model, runtime
-        self.optimizer, self.schedule, self.evaluator = run.optimizer, run.schedule, run.evaluator
-        self.probes, self.sinks, self.checkpoints = run.probes, run.sinks, run.checkpoints
-        self.norms, self.stamp = run.norms, run.stamp
+    `config` is the run's plain config. `stamp` has plain values about the run's code and data,
+    which are written into each checkpoint.
+    """
+
+    config: Mapping[str, Any]
+    task: Task
+    model: nn.Module
+    runtime: Runtime
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    evaluator: Evaluator
+    norms: ModelNorms
+    probes: ProbeGroup
+    checkpoints: Checkpoints
+    sinks: SinkGroup = field(default_factory=partial(SinkGroup, {}))
+    stamp: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        config, device = self.config, self.runtime.device
         observe, self.validate = config["observe"], config["validate"]
         self.budget, self.log_every = Budget(**config["budget"]), observe["log_every"]
         if observe["debug"]:
-            steps = min(self.budget.steps or DEBUG_STEPS, DEBUG_STEPS)
-            self.budget, self.log_every = replace(self.budget, steps=steps), 1
-        self.best_by = best_by(self.validate, task.headline)
+            self.budget, self.log_every = self.budget.for_debugging(), 1
+        self.best_by = best_by(self.validate, self.task.headline)
         self.batches = BatchesAhead(
-            task.train_batches(runtime.world, config["seed"]),
-            ahead=config["accumulate"] if runtime.device.type == "cuda" else 0,
-            device=runtime.device,
+            self.task.train_batches(self.runtime.world, config["seed"]),
+            ahead=config["accumulate"] if device.type == "cuda" else 0,
+            device=device,
         )
-        self.parameters = [p for p in run.model.parameters() if p.requires_grad]
-        self.progress, self.validations = Progress(), Validations()
-        self.divergence = Divergence(config["divergence_factor"], runtime.device)
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.counters, self.validations = Counters(), Validations()
+        self.divergence = Divergence(config["divergence_factor"], device)
         self._epoch_ended = False
-        self._before: Mapping[str, Any] | None = None  # the state before the unread steps
+        self._before_unread: Mapping[str, Any] | None = None  # the state before the unread steps
         self._rank_0_seconds: float | None = None  # rank 0's clock decides for all processes
         self._clock = time.perf_counter()
 
@@ -110,12 +123,12 @@ class Trainer:
             # A signal may have arrived during the last validation, after the last step's check.
             if process_group.sum_scalars([float(interrupts.received is not None)])[0] > 0:
                 name = interrupts.received.name if interrupts.received else "another rank"
-                return Outcome("interrupted", self.progress.step, name)
-        self.divergence.end_window(self.progress.step, last=True)
+                return Outcome("interrupted", self.counters.step, name)
+        self.divergence.end_window(self.counters.step, last=True)
         if (high := self.divergence.high()) is not None:
             self.sinks.note(Notice(f"diverged at step {high.step}: {high.reason}"))
             return Outcome("diverged", high.step, high.reason)
-        return Outcome("finished", self.progress.step, end)
+        return Outcome("finished", self.counters.step, end)
 
     def start(self) -> None:
         """Prepare for the first step. `fit` calls this; call it before `step` otherwise."""
@@ -137,28 +150,33 @@ class Trainer:
     @property
     def _used(self) -> dict[str, Any]:
         """The steps, epochs, tokens and seconds that the run has used."""
-        at, shared = self.progress, self._rank_0_seconds
+        at, shared = self.counters, self._rank_0_seconds
         return {
             **{"steps": at.step, "epochs": self.batches.epochs},
             **{"tokens": at.tokens, "seconds": at.seconds if shared is None else shared},
         }
 
     def _due(self, every: int | Literal["epoch"]) -> bool:
-        return self._epoch_ended if every == "epoch" else self.progress.step % every == 0
+        return self._epoch_ended if every == "epoch" else self.counters.step % every == 0
 
     def step(self, *, stop_requested: bool = False) -> bool:
         """Take one step, and return whether any rank has been asked to stop.
 
-        The steps since the last row are read from the device together, when a row is logged, a
-        checkpoint is due or the run stops; other steps do not wait for the device. If one of these
-        steps has diverged, they are repeated and checked one by one. Diverged is raised for the
-        first step that diverged, with the state before that step if it was not finite, or after it
-        (see `Divergence`).
+        Raises Diverged for the first step that diverged. If that step was not finite, the state is
+        the one before it, otherwise the one after it (see `Divergence`).
         """
-        if self.log_every == 1:
-            return self._checked_step(stop_requested=stop_requested)
+        take = self._checked_step if self.log_every == 1 else self._unread_step
+        return take(stop_requested=stop_requested)
+
+    def _unread_step(self, *, stop_requested: bool) -> bool:
+        """Take one step without waiting for the device, and check it later.
+
+        The steps since the last row are read from the device together, when a row is logged, a
+        checkpoint is due or the run stops. If one of them has diverged, they are repeated, and each
+        is checked before its update.
+        """
         started = time.perf_counter()
-        before = self._before = self._before or self._copy_of_state()
+        before = self._before_unread = self._before_unread or self._copy_of_state()
         drawn = self._draw(stop_requested=stop_requested)
         totals, grad_norm = self._backward(drawn)
         self._update(drawn, totals[0], grad_norm)
@@ -166,16 +184,16 @@ class Trainer:
         if not (drawn.stop or saves or self._row_due()):
             self._end_step(started)
             return drawn.stop
-        verdict, self._before = self._judge(), None
+        verdict, self._before_unread = self._judge(), None
         if verdict is None or (verdict.taken and verdict.step == drawn.step):
             self._tick()
             self._end_step(started, verdict)
         else:
-            self._repeat(before, verdict.step)
+            self._repeat_checked(before, verdict.step)
         return drawn.stop
 
     def _checked_step(self, *, stop_requested: bool = False) -> bool:
-        """Take one step like `step`, but check its loss and gradient before its update."""
+        """Take one step, and check its loss and gradient before its update."""
         started = time.perf_counter()
         drawn = self._draw(stop_requested=stop_requested)
         rng_state = random_state(self.runtime.device)
@@ -194,34 +212,30 @@ class Trainer:
         self._end_step(started, verdict)
         return drawn.stop
 
-    def _repeat(self, before: Mapping[str, Any], until: int) -> None:
-        """Go back to a copy of the state, and repeat the steps up to `until`, checking each.
+    def _repeat_checked(self, before: Mapping[str, Any], until: int) -> None:
+        """Go back to a copy of the state, and repeat the steps up to `until` as checked steps.
 
-        This raises Diverged, unless no step diverges this time: on a GPU, repeated sums may differ
-        in their last bits. The run then continues.
+        This raises Diverged unless no step diverges this time, because on a GPU, repeated sums may
+        differ in their last bits. The run then continues.
         """
-        wall, self.divergence = self.progress.seconds, before["divergence"]
+        wall, self.divergence = self.counters.seconds, before["divergence"]
         self.restore(before)
         restore_random_state(before["random"], self.runtime.device)
-        lost = wall - self.progress.seconds
+        lost = wall - self.counters.seconds
         try:
-            while self.progress.step < until:
+            while self.counters.step < until:
                 self._checked_step()
         finally:
-            self.progress.seconds += lost
+            self.counters.seconds += lost
 
     def _copy_of_state(self) -> Mapping[str, Any]:
         """Return a copy of all state that steps change, made without waiting for the device."""
-        return {
-            "divergence": deepcopy(self.divergence),
-            "random": random_state(self.runtime.device),
-            **deepcopy(self.state()),
-        }
+        random = random_state(self.runtime.device)
+        return {**deepcopy(self.state()), "divergence": deepcopy(self.divergence), "random": random}
 
     def _row_due(self) -> bool:
-        return self._budget_spent() is not None or any(
-            map(self._due, (self.log_every, self.validate["every"]))
-        )
+        due = self._due(self.log_every) or self._due(self.validate["every"])
+        return due or self._budget_spent() is not None
 
     def _backward(self, drawn: StepBatches) -> tuple[Tensor, Tensor]:
         """Compute the gradients of a step, and add the step to `divergence`.
@@ -243,10 +257,8 @@ class Trainer:
         self.norms.commit()
         process_group.sum_gradients(self.parameters)
         grads = [p.grad for p in self.parameters if p.grad is not None]
-        totals, grad_norm = (
-            process_group.sum_over_ranks(totals),
-            torch.nn.utils.get_total_norm(grads),
-        )
+        totals = process_group.sum_over_ranks(totals)
+        grad_norm = torch.nn.utils.get_total_norm(grads)
         self.divergence.add(drawn.step, totals, grad_norm)
         return totals, grad_norm
 
@@ -268,20 +280,21 @@ class Trainer:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, limit, grad_norm)
         self.optimizer.step()
         self.probes.after_update(view)
-        self.progress.count(drawn.sums)
+        self.counters.count(drawn.sums)
         self._tick()
         self.divergence.end_window(drawn.step, last=self._budget_spent() is not None)
 
     def _end_step(self, started: float, verdict: Verdict | None = None) -> None:
         """Time and report a step, and log a row if one is due. Raise Diverged if it diverged."""
-        at = self.progress
+        at = self.counters
         at.time(time.perf_counter() - started)
         spent = min(1.0, max(self.budget.shares(**self._used).values()))
         say(Stage(TRAINING, at.step, self.budget.steps, at.loss, spent))
         if self._row_due():
-            self._log_step()
+            row = at.end_interval(lr=self.schedule(at.step))
+            self._log({**row, **self.probes.metrics()})
         if verdict is not None:
-            raise Diverged(self.progress.step, verdict.reason, None)
+            raise Diverged(self.counters.step, verdict.reason, None)
 
     def _judge(self) -> Verdict | None:
         """Read the steps since the last row, and return a verdict if one of them has diverged."""
@@ -290,7 +303,7 @@ class Trainer:
                 high = self.divergence.high()
                 earlier = high is not None and high.step < reading.step
                 return high if earlier else Verdict(reading.step, reason, taken=False)
-            self.progress.read(reading)
+            self.counters.read(reading)
         return self.divergence.high()
 
     def _draw(self, *, stop_requested: bool) -> StepBatches:
@@ -306,14 +319,14 @@ class Trainer:
             "positions": sum(batch.positions for batch in batches),
             "padding": sum(batch.padding for batch in batches),
             "stop": int(stop_requested),
-            "seconds": self.progress.seconds if process_group.is_main() else 0.0,
+            "seconds": self.counters.seconds if process_group.is_main() else 0.0,
         }
         totals = process_group.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
         counts = dict(zip(counts, totals, strict=False))
         sums = dict(zip(sums, totals[len(counts) :], strict=True))
         stop, seconds = sums.pop("stop") > 0, sums.pop("seconds")
         self._rank_0_seconds = seconds if process_group.world().size > 1 else None
-        return StepBatches(self.progress.step + 1, batches, counts, sums, stop)
+        return StepBatches(self.counters.step + 1, batches, counts, sums, stop)
 
     def _loss(self, batch: Batch, counts: Mapping[str, float]) -> Tensor:
         """Return the part of the step's loss that comes from a micro-batch."""
@@ -323,49 +336,40 @@ class Trainer:
             means = [losses[name] / max(counts[name], 1) for name in sorted(losses)]
             return torch.stack(means).sum()
 
-    def _log_step(self) -> None:
-        """Log the means since the last row, and the last step's gradient norm and learning rate."""
-        rate = self.schedule(self.progress.step)
-        self._log({**self.progress.end_interval(lr=rate), **self.probes.metrics()})
-
     def _validate(self) -> None:
         """Score the validation split, log it, and save the weights if they are the best so far."""
-        at = self.progress
+        at = self.counters
         scores = self.evaluator.scores(self.model, "valid")
         self.validations.history.append(this := Validation(at.step, at.tokens, scores))
         weights = self.model.state_dict()
         for name in self.best_by:
             if self.validations.best(name) is this:
-                content = {"model": weights, "step": at.step}
-                self.checkpoints.save(self.checkpoints.best(name), content)
+                self.checkpoints.save_best(name, at.step, weights)
         self.checkpoints.keep_for_average(at.step, weights, self.validate["average"])
         self._tick()
         self._log({"step": at.step, "tokens": at.tokens, "time/seconds": at.seconds}, scores)
 
     def _log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         self.sinks.log(row, scores)
-        self.progress.rows += 1
+        self.counters.rows += 1
 
     def _tick(self) -> None:
         now = time.perf_counter()
-        self.progress.seconds += now - self._clock
+        self.counters.seconds += now - self._clock
         self._clock = now
 
     def save(self) -> None:
         """Write the full state, from which a run resumes bit for bit on a CPU."""
         self._tick()
         self.sinks.sync()
-        random = process_group.gather_objects(random_state(self.runtime.device))
-        self.checkpoints.save(
-            self.checkpoints.last,
-            {
-                **self.stamp,
-                **self.state(),
-                "divergence": self.divergence.state_dict(),
-                "validations": self.validations.state_dict(),
-                "random": random,
-            },
-        )
+        content = {
+            **self.stamp,
+            **self.state(),
+            "divergence": self.divergence.state_dict(),
+            "validations": self.validations.state_dict(),
+            "random": process_group.gather_objects(random_state(self.runtime.device)),
+        }
+        self.checkpoints.save(self.checkpoints.last, content)
 
     def state(self) -> dict[str, Any]:
         """Return the state that steps change, except for divergence and random numbers."""
@@ -374,7 +378,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "batches": self.batches.state_dict(),
             "probes": self.probes.state_dict(),
-            "progress": asdict(self.progress),
+            "progress": asdict(self.counters),  # the key in checkpoints
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -383,7 +387,7 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.batches.load_state_dict(state["batches"])
         self.probes.load_state_dict(state["probes"])
-        self.progress = Progress(**state["progress"])
+        self.counters = Counters(**state["progress"])
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Restore a state from `save`, or raise UserError if weights for the test are missing."""
@@ -392,5 +396,5 @@ class Trainer:
         self.validations.load_state_dict(state["validations"])
         if self.validations.history:
             average = self.validate["average"]
-            check_kept(self.checkpoints, self.best_by, self.progress.step, average)
+            check_kept(self.checkpoints, self.best_by, self.counters.step, average)
         restore_rank(state["random"], self.runtime.device)

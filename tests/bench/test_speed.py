@@ -24,7 +24,7 @@ def test_a_measurement_counts_the_target_tokens_of_its_steps(runtime):
     again = steps.trainer.task.train_batches(runtime.world, 1)
     batches = [next(again) for _ in range(8)]
     span, tokens = steps.take(3, StepClock(runtime.device))
-    assert steps.trainer.progress.step == 4  # `start` has taken one
+    assert steps.trainer.counters.step == 4  # `start` has taken one
     assert tokens == sum(len(batch.tgt_out) for batch in batches[2:])
     assert span.wall > 0 and steps.unit == "tokens"
 

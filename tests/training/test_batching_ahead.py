@@ -88,7 +88,7 @@ def ending(trainer: Trainer, steps: int) -> tuple[object, dict[str, torch.Tensor
     for _ in range(steps):
         trainer.step()
     trainer.batches.close()
-    at, batches = trainer.progress, trainer.batches
+    at, batches = trainer.counters, trainer.batches
     return (at.tokens, batches.epochs, at.loss, trainer._epoch_ended), weights(trainer.model)
 
 

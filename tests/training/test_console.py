@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console as RichConsole
 
-from normlab import progress
+from normlab import stages
 from normlab.commands.train import summary
 from normlab.formats import duration, estimated, short_number
 from normlab.metrics.baseline import is_near_baseline, on_plateau
-from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
+from normlab.stages import Stage
 from normlab.training.console import Console
 from normlab.training.sinks import Notice
 from tests.training.sink_runs import RUN_ID, info, record, scores
@@ -113,7 +113,7 @@ def test_the_cursor_is_shown_again_when_a_run_ends_without_a_record(tmp_path):
 
 def test_the_time_left_is_estimated_from_the_steps_since_the_resume(tmp_path, monkeypatch):
     clock = itertools.chain([1000.0], itertools.repeat(1020.0))
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(stages, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     out = io.StringIO()
     sink = Console(style="plain", console=RichConsole(file=out))
     sink.open(info(tmp_path, resumed_step=50))

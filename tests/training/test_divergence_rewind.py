@@ -44,7 +44,7 @@ def poisoned(trainer: Trainer, at: int, steps: int) -> tuple[Diverged, dict[str,
         for _ in range(steps):
             trainer.step()
     return ended.value, {
-        "progress": (trainer.progress.step, trainer.progress.tokens),
+        "progress": (trainer.counters.step, trainer.counters.tokens),
         "recent": trainer.probes.recent(),
         "summary": trainer.probes.summary(),
     }

@@ -130,7 +130,7 @@ def test_a_step_waits_for_the_device_only_when_a_row_is_logged(device_waits, mon
     trainer = start("all", to_dict(compose(overrides)), device).trainer
     for _ in range(3):
         trainer.step()
-    assert trainer.progress.step == 4 and not device_waits
+    assert trainer.counters.step == 4 and not device_waits
     trainer.step()
     assert device_waits[0] == (5, 3)  # per step: loss, penalty and gradient norm
     read = len(device_waits)

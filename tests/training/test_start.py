@@ -32,7 +32,7 @@ def test_a_batch_norm_model_starts_from_all_parameters_of_a_layer_norm_model(
     first: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     frozen = [f"+optim.groups.{kind}.rate=0" for kind in ("norm", "bias", "embedding", "other")]
-    config = composed(corpus, tmp_path, "norm=bn", f"start_from={first}", *frozen)
+    config = composed(corpus, tmp_path, "norm=bn", f"start_from={first}", "sink=[console]", *frozen)
     record = train(config)
     said = capsys.readouterr().err
     assert "tensors are copied" in said and "initialized" in said

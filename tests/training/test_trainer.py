@@ -172,8 +172,8 @@ def outcome_on_a_rank(corpus: Path, folder: Path):
         corpus, folder, "norm=ln", "batch_size=4", "budget.steps=4", "budget.minutes=1"
     )
     if not is_main():
-        count = trainer.progress.time
-        trainer.progress.time = lambda seconds: count(seconds + 1000)
+        count = trainer.counters.time
+        trainer.counters.time = lambda seconds: count(seconds + 1000)
     outcome = trainer.fit()
     return outcome.status, outcome.step
 

@@ -12,7 +12,8 @@ import torch
 from normlab.config.compose import compose
 from normlab.config.run_config import to_dict
 from normlab.distributed import process_group
-from normlab.training.build import build_model, build_parts, build_task, calibrate_model
+from normlab.training import build
+from normlab.training.build import build_model, build_task, calibrate_model
 from normlab.training.checkpoint import Checkpoints
 from normlab.training.runtime import Runtime
 from normlab.training.trainer import Trainer
@@ -39,7 +40,7 @@ def trainer_of(config: Mapping[str, Any], folder: Path) -> Trainer:
     observe = {**config["observe"], "probe": {}, "targets": {}}
     checkpoints = Checkpoints(folder / "checkpoints", writes=process_group.is_main())
     config = {**config, "validate": validate, "observe": observe}
-    trainer = Trainer(build_parts(config, task, model, runtime, checkpoints))
+    trainer = build.build_trainer(config, task, model, runtime, checkpoints)
     trainer.start()
     return trainer
 

@@ -20,7 +20,7 @@ from normlab.any_model.surgery.swapped import Swapped
 from normlab.any_model.tracing.class_names import causality_by_name
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.errors import UserError
-from normlab.progress import Stage, say
+from normlab.stages import Stage, say
 
 EPS = 1e12
 """With this eps, and gains multiplied by sqrt(eps), a layer or RMS norm no longer divides."""

@@ -1,4 +1,4 @@
-"""Progress of long-running work: reports to an optional listener, and the estimated time left.
+"""Stages of long-running work, which are reported to a listener, and the estimated time left.
 
 Nothing here imports torch.
 """

@@ -1,4 +1,4 @@
-"""The progress of a run, and the sums for its next row of metrics."""
+"""Counts the steps, tokens and seconds of a run, and computes its rows of metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,12 @@ from normlab.training.divergence import Reading
 
 
 @dataclass
-class Progress:
-    """The progress of a run, which is saved in checkpoints.
+class Counters:
+    """What a run has used so far, and the values of its steps. Checkpoints contain it.
 
-    `interval` holds sums since the last row. `loss` and `grad_norm` are from the last step that was
-    read from the device.
+    `seconds` is the time since the run started, without interruptions, and `train_seconds` the part
+    of it that was spent in steps. `rows` is the number of rows logged. `loss` and `grad_norm` are
+    from the last step that was read from the device. `interval` holds sums since the last row.
     """
 
     step: int = 0
@@ -24,23 +25,26 @@ class Progress:
     interval: dict[str, float] = field(default_factory=dict)
 
     def count(self, sums: Mapping[str, float]) -> None:
-        """Count a step with its numbers of tokens, positions and padding."""
+        """Count a step. `sums` are its numbers of tokens, positions and padding positions."""
         self.step += 1
         self.tokens += int(sums["tokens"])
         self._add(steps=1.0, **sums)
 
     def time(self, seconds: float) -> None:
-        """Add the seconds that a step took."""
+        """Add the time of a step in seconds."""
         self.train_seconds += seconds
         self._add(seconds=seconds)
 
     def read(self, reading: Reading) -> None:
-        """Add the values of a step, which may have been counted before its values are read."""
+        """Add the values of a step. The step itself may have been counted earlier (`count`)."""
         self.loss, self.grad_norm = reading.loss, reading.grad_norm
         self._add(loss=reading.loss, penalty=reading.penalty)
 
     def end_interval(self, *, lr: float) -> dict[str, float | int]:
-        """Return the row of metrics since the last row. All counted steps must have been read."""
+        """Return the metrics since the last row, and start a new interval.
+
+        All counted steps must have been read. `lr` is the learning rate of the last step.
+        """
         since, self.interval = self.interval, {}
         assert self.grad_norm is not None, "a row is logged after its steps have been read"
         row = {

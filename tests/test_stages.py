@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from normlab.progress import Pace, Stage
+from normlab.stages import Pace, Stage
 
 
 @pytest.mark.parametrize("total", [40, None])
 def test_after_training_the_remaining_time_is_estimated_for_the_test(monkeypatch, total):
     clock = itertools.count(1000.0, 10.0)
-    monkeypatch.setattr("normlab.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("normlab.stages.time", SimpleNamespace(monotonic=lambda: next(clock)))
     pace = Pace()
     pace.see(Stage("training", 10, total, 2.0, 0.25))
     pace.see(Stage("training", 20, total, 2.0, 0.5))
@@ -29,7 +29,7 @@ def test_after_training_the_remaining_time_is_estimated_for_the_test(monkeypatch
 def test_the_time_left_follows_recent_step_times_and_adds_the_mean_share_of_pauses(monkeypatch):
     """A machine that was busy for the first third of a run says nothing about the rest."""
     now = [0.0]
-    monkeypatch.setattr("normlab.progress.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("normlab.stages.time", SimpleNamespace(monotonic=lambda: now[0]))
     pace = Pace()
     for step in range(1, 601):
         now[0] += 10.0 if step <= 20 else 1.0
