@@ -74,7 +74,15 @@ WITHOUT_A_TEST_OF_THEIR_NAME = {
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
     *("publishing", "advice"),
-    *("articles", "errors", "formats", "notebook", "training.run_folder", "stages"),
+    *(
+        "articles",
+        "errors",
+        "formats",
+        "notebook",
+        "training.run_folder",
+        "training.data_changes",
+        "stages",
+    ),
     *("demo", "terminal"),
 )
 # Files that may `raise ValueError`: a caller turns it into a `UserError`, or it means a bug.

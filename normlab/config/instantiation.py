@@ -101,16 +101,36 @@ def _target(name: str, key: str, kind: type) -> type:
     return target
 
 
+def part_of(node: Mapping[str, Any], key: str, kind: type[_Kind]) -> _Kind | None:
+    """Build the first node directly inside a node whose class is a `kind`; None if none is."""
+    settings = node_settings(node, key)
+    for name, value in node.items():
+        content = _content_of_node(value, f"{key}.{name}", settings.get(name))
+        if content is not None:
+            part = builder_of(value, f"{key}.{name}", object, settings=content)()
+            if isinstance(part, kind):
+                return part
+    return None
+
+
+def _content_of_node(value: Any, key: str, default: Any) -> Mapping[str, Any] | None:
+    """Return the content of the file that names the class of a node, or None for other values.
+
+    `default` is the content for a node that does not name its option.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    content = node_settings(value, key) if OPTION in value or TARGET in value else default
+    return content if isinstance(content, Mapping) and TARGET in content else None
+
+
 def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
     """Return a builder if the value is a node, otherwise the value converted to its annotation."""
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    default = settings
-    if isinstance(value, Mapping) and (OPTION in value or TARGET in value):
-        default = node_settings(value, key)
-    if isinstance(value, Mapping) and isinstance(default, Mapping) and TARGET in default:
+    if (content := _content_of_node(value, key, settings)) is not None:
         for kind in choices:
             if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
-                return builder_of(value, key, kind, settings=default)
+                return builder_of(value, key, kind, settings=content)
         raise UserError(f"{key} must be a value, not an option")
     try:
         return msgspec.convert(value, hint)

@@ -23,6 +23,7 @@ from normlab.records.files import atomic_write, check_is_file, read_file
 
 MANIFEST = "manifest.json"
 _LARGE, _SETTLED = 2**24, 5.0  # minimum size (bytes) and age (s) of a file whose checksum is cached
+_MOST_NAMED = 100  # if data are read from more files, a single checksum stands for all of them
 MAX_BYTES = 4 * 2**30  # maximum size of an unpacked file or archive
 _OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable: it also stops the Hub's downloads
 _READ_IT = ("huggingface_hub.constants", "datasets.config")  # modules that read it on import
@@ -78,6 +79,19 @@ def known_checksum(path: Path) -> str:
             with atomic_write(cached) as file:
                 file.write(checksum)
     return checksum
+
+
+def checksums_of(files: Mapping[str, Path] | None) -> dict[str, str] | None:
+    """Return the SHA-256 of each of a source's `files`, by name, or None if they are unknown.
+
+    Many files get a single checksum.
+    """
+    if files is None:
+        return None
+    checksums = {name: known_checksum(path) for name, path in sorted(files.items())}
+    if len(checksums) > _MOST_NAMED:
+        return {f"{len(checksums):,} files": cache_key(checksums)}
+    return checksums
 
 
 def cached_folder(name: str, build: Callable[[Path], None]) -> Path:

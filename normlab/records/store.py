@@ -3,8 +3,10 @@
 The path depends only on the config, so the same command finds the same folder again. The folder
 holds `record.json`, the logged rows in `metrics.jsonl` (one flat JSON object with an integer `step`
 per line), and the output of the tested weights on each test split, one sentence per line, in
-`hypotheses.txt` for the split `test` and `hypotheses-<split>.txt` for other splits. Published runs
-are packed and have an address instead of a folder (`normlab.records.packed`).
+`hypotheses.txt` for the split `test` and `hypotheses-<split>.txt` for other splits. It also keeps
+the vocabulary, so that a model is never used with a different one, and can translate or continue a
+text without the data. Published runs are packed and have an address instead of a folder
+(`normlab.records.packed`).
 """
 
 import json
@@ -29,6 +31,7 @@ CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.jsonl"
 PROGRESS_FILE = "progress.json"
 HYPOTHESES_FILE = "hypotheses.txt"
+VOCABULARY_FOLDER = "vocabulary"
 SPIKE_COUNT = "stability/spikes/count"
 _T = TypeVar("_T")
 _NOT_FOLLOWED = (
@@ -217,7 +220,29 @@ def written(value: object) -> str:
         return str(value)
 
 
-# The logged rows and the hypotheses of a run ------------------------------------------------------
+# The vocabulary, rows and hypotheses of a run ----------------------------------------------------
+
+
+def write_vocabulary(run_dir: Path, vocabulary: Mapping[str, str]) -> None:
+    """Write the files of a vocabulary (see `Task.vocabulary`) into a run's folder."""
+    for name, text in vocabulary.items():
+        (run_dir / VOCABULARY_FOLDER).mkdir(parents=True, exist_ok=True)
+        with atomic_write(run_dir / VOCABULARY_FOLDER / name) as file:
+            file.write(text)
+
+
+def read_vocabulary(run_dir: Path) -> dict[str, str]:
+    """Return the text of a run's vocabulary files by name.
+
+    Raises UserError if a file cannot be read.
+    """
+    try:
+        paths = sorted((run_dir / VOCABULARY_FOLDER).glob("*.json"))
+        return {path.name: read_file(path).decode() for path in paths}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{run_dir / VOCABULARY_FOLDER} cannot be read ({error}); train the run again"
+        ) from None
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -13,7 +13,7 @@ from normlab.records.code import NUMERICS, checkout_state, own_norms
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.process_pool import INTERRUPTED, RunToStart, program
 from normlab.studies.study import SMOKE, Planned, Study
-from normlab.training.run_folder import data_at_hand_changed
+from normlab.training.data_changes import data_at_hand_changed
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord

@@ -22,7 +22,7 @@ from normlab.distributed import process_group
 from normlab.errors import UserError
 from normlab.records.code import Code
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
-from normlab.training.run_folder import differing_checksums
+from normlab.training.data_changes import differing_checksums
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]

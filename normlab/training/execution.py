@@ -9,17 +9,18 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from normlab.config.instantiation import instantiate
+from normlab.config.instantiation import instantiate, part_of
 from normlab.config.machine import MOST_THREADS
 from normlab.config.schema import TRACKERS
-from normlab.data.cache import cache_key
+from normlab.data.cache import cache_key, checksums_of
+from normlab.data.source import DataSource
 from normlab.distributed import process_group
 from normlab.errors import UserError
 from normlab.norms.model_norms import ModelNorms
 from normlab.records.code import Code, followed_by, joint_code, origin
 from normlab.records.files import atomic_write
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, arithmetic_of, fingerprint
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id, write_vocabulary
 from normlab.stages import PREPARING, Stage, heard_by, say
 from normlab.tasks.base import Task
 from normlab.training.build import (
@@ -39,14 +40,9 @@ from normlab.training.checkpoint import (
     start_from,
 )
 from normlab.training.counters import Counters
+from normlab.training.data_changes import OTHER_VOCABULARY, differing_checksums
 from normlab.training.evaluate import BEST, best_by, judged_by, renamed, score_weights
-from normlab.training.run_folder import (
-    OTHER_VOCABULARY,
-    RunFolder,
-    differing_checksums,
-    file_checksums,
-    keep_vocabulary,
-)
+from normlab.training.run_folder import RunFolder
 from normlab.training.runtime import Runtime, dropout_seed
 from normlab.training.sinks import Live, Notice, RunInfo, Sink, SinkGroup
 from normlab.training.start_checks import check_start, notices, seeing_future
@@ -125,7 +121,7 @@ class _Execution:
         if process_group.is_main():
             with atomic_write(self.run.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
-            keep_vocabulary(self.run.folder, self.task.vocabulary())
+            write_vocabulary(self.run.folder, self.task.vocabulary())
         self.sinks.open(
             RunInfo(
                 run_dir=self.run.folder,
@@ -182,7 +178,8 @@ class _Execution:
     def _description(self) -> dict[str, Any]:
         """Return the description of the run's data, as it is read back from a record."""
         description = json.loads(json.dumps(self.task.describe()))
-        files = file_checksums(self.config)
+        source = part_of(self.config["task"], "task", DataSource)
+        files = source and checksums_of(source.files())
         return {**description, "files": files} if files else description
 
     def _initialize(self, model: nn.Module, setup: Mapping[str, Any]) -> None:

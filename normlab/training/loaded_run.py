@@ -14,17 +14,12 @@ from normlab.models.folding import fold as fold_norms
 from normlab.norms.running import running_norms
 from normlab.records.packed import address_of
 from normlab.records.record import DISTURBANCES, RunRecord, Score
-from normlab.records.store import read_record
+from normlab.records.store import VOCABULARY_FOLDER, read_record, read_vocabulary
 from normlab.tasks.base import Task
 from normlab.training.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, put_weights, reading
+from normlab.training.data_changes import OTHER_VOCABULARY, check_data
 from normlab.training.evaluate import Evaluator, judged_by, load_weights
-from normlab.training.run_folder import (
-    OTHER_VOCABULARY,
-    VOCABULARY,
-    check_data,
-    read_vocabulary,
-)
 from normlab.training.runtime import Runtime, torch_settings_kept
 from normlab.training.stopping import Validations
 
@@ -174,7 +169,7 @@ def _settle_data(
             raise UserError(f"{folder}: {error}") from None
         except Exception as error:  # the tokenizers library raises plain exceptions
             raise UserError(
-                f"{folder / VOCABULARY} is missing or damaged ({error}); train the run again"
+                f"{folder / VOCABULARY_FOLDER} is missing or damaged ({error}); train the run again"
             ) from error
         return
     check_data(folder, record, task, config)

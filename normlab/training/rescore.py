@@ -9,7 +9,7 @@ from normlab.records.record import Score
 from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
 from normlab.tasks.base import Task
 from normlab.training.build import build_task
-from normlab.training.run_folder import check_data
+from normlab.training.data_changes import check_data
 
 
 def score_kept(folder: Path, changes: Sequence[str]) -> dict[str, Score]:

@@ -1,45 +1,26 @@
-"""A run's folder: its lock, record and vocabulary, and whether the results in it may be reused.
+"""A run's folder: its lock, and whether the results in it may be reused.
 
-Results may be reused if the code and the data are unchanged. A record has the checksums of the
-prepared data (`data.checksums`) and of the files from which the data were read (`data.files`),
-wherever these files are. If the files are equal, so are the data. Only if files differ, the data
-are prepared and compared. The folder keeps the vocabulary, so that a model is never used with a
-different one, and can translate or continue a text without the data.
-
-This module does not import torch, so the record of a finished run is returned immediately.
+Results may be reused if the code and the data (see `data_changes.py`) are unchanged. This module
+does not import torch, so the record of a finished run is returned immediately.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from normlab.config.instantiation import builder_of, instantiate
 from normlab.config.machine import settled_precision
-from normlab.config.registry import OPTION, TARGET, node_settings
-from normlab.config.schema import leaves
-from normlab.data.cache import cache_key, known_checksum
-from normlab.data.source import DataSource
 from normlab.errors import UserError
 from normlab.records.code import NUMERICS, Code, MadeBy, joint_code, own_norms, same_code
-from normlab.records.files import atomic_write, read_file, remove_leftovers
+from normlab.records.files import remove_leftovers
 from normlab.records.record import DISTURBANCES, RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
+from normlab.training.data_changes import changed_data, changed_data_text
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-    from normlab.tasks.base import Task
-
-VOCABULARY = "vocabulary"  # the subfolder of a run's folder
-OTHER_VOCABULARY = (
-    "was trained with a different vocabulary than the one now learned from its text; install the "
-    "version of tokenizers in its record, or train the run again in another runs_dir"
-)
-_MOST_NAMED = 100  # if there are more files, a single checksum is recorded for all of them
 
 
 def _of_code(made_by: MadeBy) -> str:
@@ -203,107 +184,3 @@ class RunFolder:
                 f"{self.folder} {changed_data_text(changed, self.config['data_dir'])}: restore "
                 "them, or set name=NAME or another runs_dir for a separate run"
             )
-
-
-# The data of a run ------------------------------------------------------------------------------
-
-
-def file_checksums(config: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the SHA-256 of each file that the data of a config are read from, by name.
-
-    Return None if a source cannot list its files, so that the data must be read to compare them.
-    Raises UserError if a file is missing.
-    """
-    source = next(_sources(config), None)
-    if source is None or (files := source.files()) is None:
-        return None
-    checksums = {name: known_checksum(path) for name, path in sorted(files.items())}
-    if len(checksums) > _MOST_NAMED:
-        return {f"{len(checksums):,} files": cache_key(checksums)}
-    return checksums
-
-
-def _sources(config: Mapping[str, Any]) -> Iterator[DataSource]:
-    """Yield the sources from which the task of a config reads its data."""
-    settings = node_settings(config["task"], "task")
-    for name, node in config["task"].items():
-        content = settings.get(name)
-        if isinstance(node, Mapping) and (OPTION in node or TARGET in node):
-            content = node_settings(node, f"task.{name}")
-        if isinstance(content, Mapping) and TARGET in content:
-            built = builder_of(node, f"task.{name}", object, settings=content)()
-            if isinstance(built, DataSource):
-                yield built
-
-
-def differing_checksums(before: object, now: object) -> list[str]:
-    """Return the keys, such as `train.de`, whose checksums differ."""
-    first, second = dict(leaves({"": before})), dict(leaves({"": now}))
-    return [
-        key.removeprefix(".") or "the data"
-        for key in dict.fromkeys([*first, *second])
-        if first.get(key) != second.get(key)
-    ]
-
-
-def changed_data(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
-    """Return the files or the parts of the data that have changed since a record was made.
-
-    Raises UserError if the data are missing or cannot be read.
-    """
-    before, now = record.data.get("files") or {}, file_checksums(config)
-    if now == before:
-        return []
-    from normlab.tasks.base import Task  # imports torch
-
-    task = instantiate(config["task"], "task", Task)
-    parts = differing_checksums(record.data.get("checksums"), task.checksums())
-    return differing_checksums(before, now) if parts and before and now else parts
-
-
-def data_at_hand_changed(record: RunRecord, config: Mapping[str, Any]) -> bool:
-    """Return whether the data have changed since a record was made.
-
-    Missing data count as unchanged.
-    """
-    with suppress(UserError, OSError):
-        return bool(changed_data(record, config))
-    return False
-
-
-def changed_data_text(changed: Sequence[str], data_dir: object) -> str:
-    """Return the part of an error that lists the changed data and where they are."""
-    shown = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
-    place = "" if data_dir is None else f" (data_dir={data_dir}: {Path(str(data_dir)).resolve()})"
-    return f"was trained on different data: {shown} differ{'s' * (len(changed) == 1)}{place}"
-
-
-# The vocabulary in a run's folder ---------------------------------------------------------------
-
-
-def keep_vocabulary(folder: Path, vocabulary: Mapping[str, str]) -> None:
-    """Write the files of a vocabulary (see `Task.vocabulary`) into a run's folder."""
-    for name, text in vocabulary.items():
-        (folder / VOCABULARY).mkdir(parents=True, exist_ok=True)
-        with atomic_write(folder / VOCABULARY / name) as file:
-            file.write(text)
-
-
-def read_vocabulary(folder: Path) -> dict[str, str]:
-    """Return the files of a run's vocabulary by name, or raise UserError if one cannot be read."""
-    try:
-        paths = sorted((folder / VOCABULARY).glob("*.json"))
-        return {path.name: read_file(path).decode() for path in paths}
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{folder / VOCABULARY} cannot be read ({error}); train the run again"
-        ) from None
-
-
-def check_data(folder: Path, record: RunRecord, task: "Task", config: Mapping[str, Any]) -> None:
-    """Raise UserError if a task's data differ from the data that a run was trained on."""
-    if changed := differing_checksums(record.data.get("checksums"), task.checksums()):
-        raise UserError(
-            f"{folder} {changed_data_text(changed, config['data_dir'])}: set data_dir=FOLDER to "
-            "the data of the run"
-        )
