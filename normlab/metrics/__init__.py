@@ -1,1 +1,1 @@
-"""Scores computed from sums, counts and text, and statistics over seeds, without torch."""
+"""Scores from sums, counts and text, and statistics over seeds. Nothing here imports torch."""

@@ -12,30 +12,30 @@ LOSS_MARGIN = 1.0
 LOSS_SHARE = 0.5
 ACCURACY_MARGIN = 0.02
 SCORE_MARGIN = 0.5
-"""How much better than the untrained baseline a score must be.
+"""How much better than the untrained baseline a score must be to count as learning.
 
-A loss must be better by `LOSS_MARGIN` nats, or by `LOSS_SHARE` of a baseline below 2 nats; an
-accuracy by `ACCURACY_MARGIN`; any other score by `SCORE_MARGIN`.
+A loss must be better by `LOSS_MARGIN` nats or, if the baseline is below 2 nats, by `LOSS_SHARE` of
+it. An accuracy must be better by `ACCURACY_MARGIN`, and any other score by `SCORE_MARGIN`.
 """
 NOT_CLEAR = "not clearly better than the untrained baseline"
 CLEAR = (
     f"a loss by {LOSS_MARGIN:g} nat, or by half of a baseline below "
     f"{LOSS_MARGIN / LOSS_SHARE:g} nats, an accuracy by {100 * ACCURACY_MARGIN:g} points"
 )
-"""The phrase for runs that fail `clearly_beats`, and the phrase for its thresholds."""
+"""The phrase for runs whose score fails `clearly_beats`, and the phrase for its thresholds."""
 PLATEAU_BAND = 0.15
 ON_PLATEAU = "on a plateau"
 PLATEAU = (
     f"test/loss within {PLATEAU_BAND:g} nats of a model that knows only its targets' frequencies"
 )
-"""The phrase for runs that learned only frequencies, and the phrase for the rule."""
+"""The phrase for runs that have learned only frequencies, and the phrase for the rule."""
 
 
 def is_near_baseline(record: RunRecord) -> bool:
-    """Return whether a run finished without clearly beating the untrained baseline.
+    """Return whether a run has finished without clearly beating the untrained baseline.
 
-    The accuracy over classes decides, or the loss if the run has no such accuracy. Returns False
-    for runs of a single update.
+    A classifier is judged by its accuracy, and other models by their loss. Returns False for a run
+    of a single update.
     """
     if not record.finished or record.budget.steps <= 1:
         return False
@@ -45,9 +45,9 @@ def is_near_baseline(record: RunRecord) -> bool:
 def on_plateau(record: RunRecord) -> bool:
     """Return whether a run has learned only the frequencies of its targets.
 
-    On this plateau, a language model predicts each token with its share of the text, so its loss is
-    the unigram entropy until it starts to use the context. A classifier with such a loss whose
-    accuracy is above chance is not on the plateau.
+    On this plateau, a language model predicts each token with its frequency in the text, so its
+    loss is the unigram entropy until it starts to use the context. A classifier with such a loss is
+    not on the plateau if its accuracy is above chance.
     """
     baseline, score = record.floors.get("loss"), record.scores.get("test/loss")
     if baseline is None or score is None:
@@ -56,24 +56,26 @@ def on_plateau(record: RunRecord) -> bool:
 
 
 def learning_problem(record: RunRecord) -> str:
-    """Return why a finished run has not learned, or an empty text if it has."""
+    """Return why a finished run has not learned anything, or "" if it has."""
     if on_plateau(record):
         return f"{ON_PLATEAU} ({PLATEAU})"
     return f"{NOT_CLEAR} ({CLEAR})" if is_near_baseline(record) else ""
 
 
 def at_baseline(records: Sequence[RunRecord], score: str) -> bool:
-    """Return whether runs' mean score is not clearly better than the untrained baseline.
+    """Return whether the mean score of runs is not clearly better than the untrained baseline.
 
-    Returns False if the mean is clearly better (see `clearly_beats`), or if the baseline is
-    unknown. For
-    probe metrics and steps to a target, test accuracy or loss decides instead.
+    See `clearly_beats`. Returns False if the baseline is unknown. For a probe's metric and for
+    steps to a target, the test accuracy or the test loss decides instead.
     """
     return (compared := against_baseline(records, score)) is not None and not compared.beaten
 
 
 class BaselineComparison(NamedTuple):
-    """A mean score and that of the untrained baseline. `score` may not be the requested one."""
+    """The mean of a score, the untrained baseline, and whether the mean clearly beats it.
+
+    `score` is not always the requested one (see `at_baseline`).
+    """
 
     score: str
     mean: float
@@ -82,7 +84,7 @@ class BaselineComparison(NamedTuple):
 
 
 def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineComparison | None:
-    """Compare a score of runs with their untrained baseline, or return None if it is unknown."""
+    """Compare a score of runs with the untrained baseline. Return None if it is unknown."""
     if is_probe_metric(score) or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
         score = _learning_score(records)
@@ -107,7 +109,7 @@ def _learning_score(records: Sequence[RunRecord]) -> str:
 def nats_needed(baseline: float) -> float:
     """Return how far a loss must be below the untrained baseline: min(1, baseline / 2) nats.
 
-    With few classes the baseline is small (0.69 nats for two), so half of it is enough.
+    With few classes the baseline is small, 0.69 nats for two classes, so half of it is enough.
     """
     return min(LOSS_MARGIN, LOSS_SHARE * baseline)
 
@@ -121,10 +123,10 @@ def clearly_beats(
 ) -> bool:
     """Return whether a score's mean over seeds is clearly better than the untrained baseline.
 
-    A loss must be better by `nats_needed`. The Wilson interval of an accuracy on `n` examples must
-    start at least 2 points above the baseline; if `n` is None, the mean must be 2 points above it.
-    For any other score, the whole t interval over seeds must be better than the baseline, or a
-    single run must be better by more than 0.5.
+    A loss must be better by `nats_needed`. For an accuracy on `n` examples, the Wilson interval
+    must start at least 2 points above the baseline; if `n` is None, the mean must be 2 points above
+    it. For any other score, the whole t interval over seeds must be better than the baseline, or,
+    if there is only one run, its score must be better by more than 0.5.
     """
     mean = statistics.fmean(values)
     if is_loss(name):

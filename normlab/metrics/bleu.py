@@ -1,8 +1,9 @@
 """BLEU, chrF and the paired bootstrap from sacreBLEU. Every score has its signature.
 
-Do not compare the two kinds of BLEU: BLEU on detokenized, cased text (`tokenize="13a"`, comparable
-between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report. Text is first put
-into Unicode's NFC, because a file saved on a Mac may write "é" as two characters.
+There are two kinds of BLEU, which must not be compared with each other: BLEU on detokenized, cased
+text (`tokenize="13a"`), which is comparable between systems, and BLEU on lowercased tokens, which
+the IWSLT'14 papers report. Text is first normalized to NFC, because a file saved on a Mac may write
+"é" as two characters.
 """
 
 import unicodedata
@@ -25,11 +26,11 @@ Tokenize = Literal["13a", "none", "zh", "char"]
 def bleu_scores(
     hypotheses: Lines, references: Lines, *, lowercase: bool = False, tokenize: Tokenize = "13a"
 ) -> dict[str, Score]:
-    """Return sacreBLEU's corpus BLEU (0 to 100; Post 2018) and its parts; `n` counts sentences.
+    """Return sacreBLEU's corpus BLEU (0 to 100; Post 2018) and two of its parts, keyed by name.
 
-    The keys are `bleu`, `length_ratio` (translation tokens divided by reference tokens), and
-    `brevity_penalty` (min(1, exp(1 - 1 / ratio)), Papineni et al. 2002). `tokenize="none"` splits
-    at spaces, for text that is already tokenized.
+    The names are `bleu`, `length_ratio` (translation tokens divided by reference tokens) and
+    `brevity_penalty` (min(1, exp(1 - 1 / ratio)), Papineni et al. 2002). The `n` of each score is
+    the number of sentences. `tokenize="none"` splits at spaces, for text that is already tokenized.
     """
     hypotheses, references = _checked(hypotheses, references)
     # `force` only silences the warning about tokenized text, which is intended here.
@@ -42,7 +43,7 @@ def bleu_scores(
 
 
 def scored_as(signature: str) -> dict[str, Any]:
-    """Return the `lowercase` and `tokenize` arguments that a BLEU signature stands for."""
+    """Return the `lowercase` and `tokenize` arguments that produce a BLEU signature."""
     parts = dict(part.split(":", 1) for part in signature.split("|") if ":" in part)
     return {"lowercase": parts.get("case") == "lc", "tokenize": parts.get("tok", "13a")}
 
@@ -56,7 +57,10 @@ def corpus_chrf(hypotheses: Lines, references: Lines) -> Score:
 
 
 class Bootstrap(NamedTuple):
-    """BLEU of two systems on the same sentences, the difference's p value, and the signature."""
+    """The BLEU of two systems on the same sentences, and the p value of their difference.
+
+    `signature` is sacreBLEU's description of how BLEU was computed.
+    """
 
     baseline: float
     other: float
@@ -75,10 +79,10 @@ def paired_bootstrap(
 ) -> Bootstrap:
     """Test the BLEU difference between two systems, each with one or more outputs per sentence.
 
-    The paired bootstrap (Koehn 2004) tests whether the difference would hold on different
-    sentences. It resamples sentences together with all their outputs, so that two outputs of one
-    sentence are not treated as two sentences. Both systems need the same number of outputs. With
-    one output each this is `sacrebleu --paired-bs`; the seed is `SACREBLEU_SEED`, by default 12345.
+    The paired bootstrap (Koehn 2004) tests whether the difference would hold for other sentences.
+    It resamples sentences together with all their outputs, so that two outputs for a sentence are
+    not treated as two sentences. Both systems need the same number of outputs. With one output
+    each, this is `sacrebleu --paired-bs`. The seed is `SACREBLEU_SEED`, by default 12345.
     """
     lines = [[_checked(output, references)[0] for output in side] for side in (baseline, other)]
     sides: list[Any] = [list(zip(*outputs, strict=True)) for outputs in lines]
@@ -102,7 +106,7 @@ class _OverOutputs(BLEU):
 
 
 def _checked(hypotheses: Lines, references: Lines) -> tuple[list[str], list[str]]:
-    """Return both in NFC. Raise UserError unless both have one line per sentence."""
+    """Return both in NFC. Raise UserError if they differ in length or are empty."""
     if len(hypotheses) != len(references) or not references:
         count = f"{len(hypotheses)} hypotheses for {len(references)} references"
         raise UserError(f"{count}; both need one line per sentence, and at least one sentence")

@@ -5,11 +5,11 @@ from normlab.records.record import is_probe_metric
 
 _SPLITS = {"train": "training", "valid": "validation"}
 _OWN_DECIMALS = 3
-"""Decimals of a user's own score, which is not in the glossary."""
+"""Number of decimals for a user's own score, which is not in the glossary."""
 
 
 def heading(name: str) -> str:
-    """Return the name of a metric, such as `BLEU`, `test loss` or `loss spikes`."""
+    """Return a metric's name for readers, such as `BLEU`, `test loss` or `loss spikes`."""
     if is_probe_metric(name):
         return _probe_heading(name)
     split, *conditions, last = name.split("/")
@@ -24,7 +24,7 @@ def heading(name: str) -> str:
 
 
 def _probe_heading(name: str) -> str:
-    """Return the name of a probe's metric, with the site in brackets if there is one."""
+    """Return the name of a probe's metric for readers, with its site, if any, in brackets."""
     _, *key, place = name.split("/") if name.count("/") > 2 else (*name.split("/"), "")
     known = metric(name)
     text = known.name if known else _words(" ".join(key))
@@ -32,7 +32,7 @@ def _probe_heading(name: str) -> str:
 
 
 def _name(key: str) -> str:
-    """Return the name of a score by the last part of its path."""
+    """Return the name for readers of a score, given the last part of its path."""
     known = metric(key)
     return known.name if known else _words(key)
 
@@ -42,19 +42,19 @@ def _words(key: str) -> str:
 
 
 def title(name: str) -> str:
-    """Return the name of a metric as the title of a chart, such as `Validation loss`."""
+    """Return a metric's name as the title of a chart, such as `Validation loss`."""
     text = heading(name)
     return text[0].upper() + text[1:]
 
 
 def unit_of_differences(score: str) -> str:
-    """Return the unit of a difference in a score, such as `BLEU`, or "" if it has none."""
+    """Return the unit of differences in a score, such as `BLEU`, or "" if they have none."""
     known = metric(score)
     return known.name if known and known.unit == POINTS else ""
 
 
 def score_text(value: float, score: str) -> str:
-    """Format a value with its score's usual decimals, or with three digits from 1e5 up."""
+    """Format a value with the decimals usual for its score, or with three digits from 1e5 on."""
     known = metric(score)
     decimals = known.decimals if known else _OWN_DECIMALS
     if decimals == 0 and abs(value) < 1e15:  # steps and tokens
@@ -63,5 +63,5 @@ def score_text(value: float, score: str) -> str:
 
 
 def difference_text(value: float, score: str) -> str:
-    """Format a difference of a score with its sign."""
+    """Format a difference between two values of a score, with its sign."""
     return f"{'-' if value < 0 else '+'}{score_text(abs(value), score)}"

@@ -1,7 +1,7 @@
 """Intervals and significance tests for means and shares over a few seeds.
 
-Only the power of a test needs SciPy, which takes longer to import than `normlab compare` takes in
-all. Student's t distribution is therefore computed here; a test compares it with SciPy's.
+Student's t distribution is computed here, because importing SciPy takes longer than all of
+`normlab compare`. A test compares it with SciPy's. Only the power of a test needs SciPy.
 """
 
 # SciPy has no type annotations.
@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from normlab.records.pairs import Summary
 
-_TINY = 1e-300  # instead of zero, by which the continued fraction would divide
+_TINY = 1e-300  # replaces a zero by which the continued fraction would divide
 
 
 class Interval(NamedTuple):
-    """A mean, its standard deviation (n - 1), n, and the bounds of the confidence interval."""
+    """A mean, the standard deviation (n - 1), n, and the bounds of a confidence interval."""
 
     mean: float
     sd: float
@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """Return the t interval for the mean of at least two independent values."""
+    """Return the t interval for the mean of two or more independent values."""
     if (n := len(values)) < 2:
         raise ValueError(f"an interval needs at least two values, found {n}")
     summary = Summary.of(values)
@@ -40,16 +40,16 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
 
 
 def paired_interval(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:
-    """Return the 95 % t interval for the mean of `a - b`, paired over their common seeds.
+    """Return the 95 % t interval for the mean of `a - b`, paired over the seeds that both have.
 
-    With the same seed, two models share initial weights (except in the norms) and batches, so the
-    effects of weights and batches cancel in the difference.
+    Two models with the same seed share their batches and, except in the norms, their initial
+    weights, so the effects of both cancel in the difference.
     """
     return t_interval([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
 
 
 def _upper_tail(distance: float, interval: Interval) -> float:
-    """Return the one-sided p value of a mean at this distance (Student's t); 0 or 1 if sd is 0."""
+    """Return the one-sided p value of a mean this far from the null. It is 0 or 1 if sd is 0."""
     if interval.sd == 0:
         return 0.0 if distance > 0 else 1.0
     error = interval.sd / math.sqrt(interval.n)
@@ -57,23 +57,24 @@ def _upper_tail(distance: float, interval: Interval) -> float:
 
 
 def p_value(interval: Interval, *, against: float = 0.0) -> float:
-    """Return the two-sided p value of a t test of the null hypothesis mean = `against`."""
+    """Return the two-sided p value of a t test whose null hypothesis is mean = `against`."""
     return min(1.0, 2 * _upper_tail(abs(interval.mean - against), interval))
 
 
 def equivalence(values: Sequence[float], margin: float) -> float:
-    """Return the p value of two one-sided t tests (TOST) for a mean within +-margin.
+    """Return the p value of two one-sided t tests (TOST) that the mean is within +-margin.
 
-    It is below `a` if and only if the `1 - 2a` interval is within the margin (Schuirmann 1987).
+    It is below a if and only if the interval with confidence level 1 - 2a is within the margin
+    (Schuirmann 1987).
     """
     interval = t_interval(values)
     return _upper_tail(margin - abs(interval.mean), interval)
 
 
 def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:
-    """Return the difference that a paired t test with this sd and n detects with power `power`.
+    """Return the difference that a paired t test with this sd and n detects with this power.
 
-    The test is two-sided at level `error`. Detections in the wrong direction are not counted.
+    The test is two-sided at level `error`. Detections in the wrong direction do not count.
     """
     from scipy.special import nctdtrinc
 
@@ -83,7 +84,7 @@ def smallest_difference(interval: Interval, *, error: float, power: float = 0.8)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values corrected for multiple comparisons (Holm 1979), in the given order."""
+    """Return the p values, corrected for multiple comparisons (Holm 1979), in the same order."""
     ordered = sorted(range(len(p_values)), key=p_values.__getitem__)
     corrected, highest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(ordered):
@@ -119,7 +120,7 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def upper_tail_of_t(t: float, degrees: int) -> float:
-    """Return P(T >= t)."""
+    """Return P(T >= t) for Student's t distribution with this many degrees of freedom."""
     if t < 0:
         return 1 - upper_tail_of_t(-t, degrees)
     a, square = degrees / 2, t * t
@@ -131,9 +132,9 @@ def upper_tail_of_t(t: float, degrees: int) -> float:
 
 @lru_cache(maxsize=256)
 def quantile_of_t(confidence: float, degrees: int) -> float:
-    """Return the t for which P(|T| <= t) equals `confidence`."""
+    """Return the t for which P(|T| <= t) is `confidence`."""
     tail, low, high = (1 - confidence) / 2, 0.0, math.pi / 2
-    for _ in range(100):  # bisects the angle whose tangent is t / sqrt(degrees)
+    for _ in range(100):  # bisect the angle whose tangent is t / sqrt(degrees)
         middle = (low + high) / 2
         above = upper_tail_of_t(math.tan(middle) * math.sqrt(degrees), degrees) > tail
         low, high = (middle, high) if above else (low, middle)

@@ -1,7 +1,7 @@
 """Probes of norm inputs, sub-layer outputs, the residual stream, drift and attention.
 
-Only real tokens are measured. If a recurrent layer calls a norm one position at a time, the inputs
-at all positions are measured together.
+Only real tokens are measured. If a recurrent layer calls a norm with one position at a time, the
+inputs at all positions are measured together.
 """
 
 import math
@@ -17,23 +17,23 @@ from normlab.models.layers import soft_cap
 from normlab.probes.base import Probe, Values, all_by_site
 from normlab.probes.sites import ModuleCall, sites
 
-SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # least mean weight, most queries, fewest keys
-MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
+SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # smallest mean weight, most queries, fewest keys
+MASSIVE, TIMES = 100.0, 1000.0  # smallest magnitude, and its smallest ratio to the median
 
 
 def describe(
     x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"], *, threshold: float
 ) -> dict[str, Tensor]:
-    """Return the metrics of a norm's input at real tokens.
+    """Return the metrics of a norm's input at real tokens, as `Activations` defines them.
 
-    `feature` and `position` say where the largest magnitude is, counted from 0.
+    In addition, `feature` and `position` are the indices of the largest magnitude.
     """
     with torch.autocast(x.device.type, enabled=False):
         tokens = valid.unsqueeze(-1)
         wide = x.to(torch.promote_types(x.dtype, torch.float32)) * tokens
         count = tokens.sum().clamp(min=1)
         mean = wide.mean(-1).sum() / count
-        centered = (wide - mean) * tokens  # a difference of squares would lose small variances
+        centered = (wide - mean) * tokens  # a difference of squares would lose a small variance
         by_feature = wide.square().sum((0, 1)) / count
         square = by_feature.mean()
         sizes = wide.abs()
@@ -56,17 +56,17 @@ def describe(
 class Activations(Probe):
     """Measures the input of each norm.
 
-    `mean` and `var` are the mean and variance of the values, and `largest` is the largest
-    magnitude. `outliers` is the share of features whose root mean square over tokens is more than
-    `threshold` times the root mean square of all values. This is our own definition of outlier
-    features (Dettmers et al. 2022) and does not depend on the activations' scale. At width D the
-    ratio is at most sqrt(D).
+        mean, var    mean and variance of all values
+        largest      max |x|
+        over_median  max |x| / median |x|. Sun et al. 2024 call activations massive if they exceed
+                     100 and are about 1000 times the median; small models rarely reach 100
+        kurtosis     the excess kurtosis, E[(x - mean)^4] / var^2 - 3: 0 for a normal distribution,
+                     above 1000 with massive activations (Park et al. 2025, arXiv 2506.19697)
+        outliers     share of features whose root mean square over tokens is more than `threshold`
+                     times the root mean square of all values
 
-    `kurtosis` is the excess kurtosis of all values, E[(x - mean)^4] / var^2 - 3, which is 0 for a
-    normal distribution and above 1000 for models with massive activations (Park et al. 2025, arXiv
-    2506.19697). `over_median` is the largest magnitude divided by the median one. Sun et al. 2024
-    call activations above 100 massive if they are also about 1000 times the median; small models
-    rarely reach 100.
+    The definition of `outliers` is ours, after Dettmers et al. 2022; it does not depend on the
+    scale of the activations. At width D, the ratio is at most sqrt(D).
     """
 
     kinds = ("norm",)
@@ -80,7 +80,7 @@ class Activations(Probe):
         return describe(*call.input, threshold=self._threshold)
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
-        indices = ("feature", "position")  # averaging them over sites or steps makes no sense
+        indices = ("feature", "position")  # an average over sites or steps would be meaningless
         sized = {k: {n: x for n, x in of.items() if n not in indices} for k, of in by_site.items()}
         return super().metrics_of(sized)
 
@@ -93,18 +93,20 @@ def root_mean_square(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> F
 
 
 def describe_branch(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> dict[str, Tensor]:
-    """Return `rms` and `crest` of the values at real tokens."""
+    """Return `rms` and `crest` of the values at real tokens, as `Branches` defines them."""
     rms = root_mean_square(x, valid)
     largest = (x.abs() * valid.unsqueeze(-1)).amax().to(rms.dtype)
     return {"rms": rms, "crest": largest / rms}
 
 
 class Branches(Probe):
-    """Measures each sub-layer's output before any norm, scale, dropout or residual that follows.
+    """Measures the output x of each sub-layer, before any norm, scale, dropout or residual.
 
-    `rms` is the root mean square, and `crest` is the largest magnitude divided by `rms` (the crest
-    factor), which is 1 if all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
-    `crest/convolution` and `crest/recurrent` are means over the sub-layers of a kind.
+        rms    sqrt(mean(x^2))
+        crest  max |x| / rms, the crest factor: 1 if all magnitudes are equal
+
+    `crest/attention`, `crest/feed_forward`, `crest/convolution` and `crest/recurrent` are means
+    over the sub-layers of each kind.
     """
 
     kinds = ("sublayer",)
@@ -121,7 +123,7 @@ class Branches(Probe):
 
 
 def first_stream(call: ModuleCall) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-    """Return the first stream after a residual connection, and the mask of real tokens."""
+    """Return the first residual stream after a connection, and the mask of the real tokens."""
     x, real = call.output
     return x.chunk(cast("int", call.module.streams), dim=-1)[0], real
 
@@ -129,10 +131,10 @@ def first_stream(call: ModuleCall) -> tuple[Float[Tensor, "B P D"], Bool[Tensor,
 class ResidualStream(Probe):
     """Measures the size of the residual stream by depth, after each residual connection.
 
-    `rms/<site>` is the root mean square. `growth` is the last `rms` of a stack divided by the first
-    (a site's name starts with its stack), averaged over stacks; it is 1 for a stream of constant
-    size. At initialization, the stream grows like the square root of depth with Pre-LN and is
-    constant with Post-LN (Xiong et al. 2020).
+    `rms/<site>` is the root mean square. `growth` is the last `rms` of a stack divided by the
+    first, averaged over stacks. (The name of a site starts with its stack.) At initialization, the
+    stream grows like the square root of depth with Pre-LN, and `growth` is 1 with Post-LN (Xiong et
+    al. 2020).
     """
 
     kinds = ("residual",)
@@ -151,7 +153,7 @@ class ResidualStream(Probe):
 
 
 def moments(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, "2 D"]:
-    """Return the mean and standard deviation of each feature over the real tokens."""
+    """Return the mean and the standard deviation of each feature over the real tokens."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     tokens = valid.unsqueeze(-1).to(wide.dtype)
     count = tokens.sum().clamp(min=1)
@@ -161,25 +163,25 @@ def moments(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tens
 
 
 def drift(before: Float[Tensor, "2 D"], now: Float[Tensor, "2 D"]) -> dict[str, Tensor]:
-    """Return how much the moments changed between two measurements, as `mean` and `deviation`."""
+    """Return `mean` and `deviation`, as `Drift` defines them, between two measurements."""
     scale = now[1].square().sum()
     mean, deviation = (now - before.to(now)).square().sum(1) / scale
     return {"mean": mean, "deviation": deviation}
 
 
 class Drift(Probe):
-    """Measures how much the inputs of sub-layers have changed since the last measurement.
+    """Measures how much the inputs of sub-layers have changed since the previous measurement.
 
-    This is internal covariate shift, as Ioffe and Szegedy 2015 call the change of a layer's inputs
-    caused by training the layers before it. In recurrent layers, the inputs of the norms are
-    measured. Both metrics are ours and do not depend on the scale of the activations. Sums are over
-    features:
+        mean       sum (m' - m)^2 / sum s'^2
+        deviation  sum (s' - s)^2 / sum s'^2
 
-        mean       sum of (m' - m)^2 / sum of s^2, with m the means and s the standard deviations
-        deviation  sum of (s' - s)^2 / sum of s^2
+    with sums over features, where m and s are the previous means and standard deviations, and m'
+    and s' the current ones. Both metrics are ours; they do not depend on the scale of the
+    activations. Ioffe and Szegedy 2015 call such a change, caused by training earlier layers,
+    internal covariate shift. In recurrent layers, the inputs of norms are measured.
 
-    The two measurements are also made on different batches. With n independent tokens, `mean` is
-    about 2 / n even without drift, so leave several updates between measurements.
+    The measurements are also of different batches. With n independent tokens, `mean` is about 2 / n
+    even without drift, so leave several updates between measurements.
     """
 
     kinds = ("sublayer", "recurrent norm")
@@ -208,9 +210,9 @@ def describe_attention(
     threshold: float,
     cap: float | None = None,
 ) -> dict[str, Tensor]:
-    """Return `entropy`, `largest`, `saturated`, `slope` and `sink` over the rows of real queries.
+    """Return the metrics of `AttentionWeights` over the rows of real queries.
 
-    `cap` is the attention's `score_cap`.
+    `valid` is the mask of real queries, and `cap` is the attention's `score_cap`.
     """
     with torch.autocast(query.device.type, enabled=False):
         wide = torch.promote_types(query.dtype, torch.float32)
@@ -241,11 +243,11 @@ def _sinks(
     *,
     causal: bool,
 ) -> dict[str, Tensor]:
-    """Return `sink` or `sink_unmasked`, unless every sequence has too few keys."""
+    """Return `sink` or `sink_unmasked`, or nothing if all sequences have too few keys."""
     if weights.shape[-1] < SINK_KEYS:
         return {}
     enough = (keys * rows).amax(-1) >= SINK_KEYS
-    last = SINK_QUERIES if causal else None  # a slice is enough, because padding comes last
+    last = SINK_QUERIES if causal else None  # enough, because padding comes last
     first, rows = weights[..., :last, 0], rows[..., :last]
     mean = (first * rows).sum(-1) / rows.sum(-1).clamp(min=1)
     share = ((mean > SINK) & enough).sum() / enough.sum()
@@ -255,10 +257,10 @@ def _sinks(
 class AttentionWeights(Probe):
     """Measures the logits and weights of each attention, without dropout.
 
-    Metrics are over the attention's rows, one per real query and head:
+    A row has the weights p of one real query and head over n visible keys. Over all rows:
 
-        entropy    -sum p log p over log n, with n the visible keys: 1 if uniform, 0 if on one key
-        largest    the largest magnitude of a logit, q k / sqrt(K)
+        entropy    mean of -sum p log p / log n: 1 for uniform weights, 0 for a single key
+        largest    largest magnitude of a logit, q k / sqrt(K)
         saturated  share of rows whose largest weight is above `threshold`
         slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how
                    strongly the weights respond to the logits; 0 if the softmax is saturated
@@ -267,8 +269,8 @@ class AttentionWeights(Probe):
 
     Rows with a single visible key are left out of entropy, saturated and slope. Uniform causal
     attention puts (1 + 1/2 + ... + 1/T) / T on the first key, which is 0.07 at T = 64, but 0.31 at
-    T = 9, so `sink` needs 16 keys. Attention without a causal mask averages over all queries
-    instead, and its metric is called `sink_unmasked`.
+    T = 9, so `sink` needs sequences of at least 16 keys. Attention without a causal mask averages
+    over all queries, and its metric is called `sink_unmasked`.
     """
 
     kinds = ("attention",)

@@ -1,16 +1,18 @@
-"""The base class of probes, read-only observers of training, and the group that runs several.
+"""The base class of probes, which observe training without changing it, and groups of probes.
 
-A probe lists the kinds of modules that it measures (`kinds`), and computes metrics from one call of
-such a module (`measure_call`) or from the step as a whole (`measure_step`). The base class adds
-hooks, names, averages and checkpoints. A probe may read the model, its gradients and the step's
-loss. It never changes parameters, buffers, gradients or random state, and never runs the model (a
-second forward pass in training mode would update batch norm's running statistics), so training with
-and without probes is bitwise equal. With gradient accumulation, hooks see every micro-batch, but
-the probe reports only the last one. Each process reports its own batches.
+A probe lists the kinds of modules that it measures (`kinds`). It computes metrics from one call of
+such a module (`measure_call`), or from the step as a whole (`measure_step`). The base class adds
+hooks, names, averages and checkpoints.
 
-A metric at one site is called `<metric>/<site>`, and `<metric>` is its value for the whole model.
-Values stay on the device until a row is logged and are then transferred together, so that no step
-between rows waits for a GPU.
+A probe may read the model, its gradients and the step's loss. It never changes parameters, buffers,
+gradients or the random state, and it never runs the model, because a second forward pass in
+training mode would update batch norm's running statistics. So training is bitwise equal with and
+without probes. With gradient accumulation, hooks see every micro-batch, but the probe reports only
+the last one. Each process reports its own batches.
+
+A metric at one site is called `<metric>/<site>`; its value for the whole model is called
+`<metric>`. Values stay on the device until a row is logged, and are then transferred together, so
+that no step between rows waits for a GPU.
 """
 
 import math
@@ -30,20 +32,25 @@ from normlab.norms.tokens import Tokens
 from normlab.probes.sites import ABSENT, ModuleCall, Site, recurrent_norms, sites
 from normlab.records.record import PROBE_PREFIX
 
-RECENT = 50  # number of last steps kept for the record of a run that diverges
-_PACK_EVERY = 32  # number of measured steps whose values are packed into one tensor on the device
+RECENT = 50  # the number of last steps that the record of a diverged run shows
+_PACK_EVERY = 32  # measured steps whose values are packed into one tensor on the device
 Key = TypeVar("Key")
 Metric = Tensor | float | int | Callable[[], float]
-Values = Mapping[str, Tensor]  # one-element tensors by metric name
+Values = Mapping[str, Tensor]  # one-element tensors, keyed by metric
 
 
 @dataclass(frozen=True)
 class StepView:
-    """The data of one update that probes see. Updates are numbered from 1.
+    """What probes see of one update.
 
-    `loss` is the mean loss per target token over all micro-batches and ranks, and `grad_norm` the
-    norm of the whole gradient before clipping; both are finite, detached and never overwritten.
-    `padding_share` (0 to 1) is the share of padding among the source and target positions.
+    Attributes:
+        step: number of the update, from 1.
+        loss: mean loss per target token over all micro-batches and ranks.
+        grad_norm: norm of the whole gradient before clipping. Like the loss, it is finite, detached
+            and never overwritten.
+        padding_share: share of padding, from 0 to 1, among the source and target positions.
+        prefix: the path that the names of metrics start with.
+        collected: the metrics logged so far.
     """
 
     step: int
@@ -56,23 +63,24 @@ class StepView:
     collected: dict[str, Metric] = field(default_factory=dict, repr=False, compare=False)
 
     def log(self, name: str, value: Metric) -> None:
-        """Log a metric. If it is a function, it is called only when the row is written."""
+        """Log a metric. If `value` is a function, it is called only when the row is written."""
         self.collected[f"{self.prefix}/{name}"] = value
 
 
 class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
-    """An observer that measures a run at certain sites and averages metrics over time.
+    """An observer that measures a run at certain sites, and averages its metrics over the run.
 
     Attributes:
         kinds: the kinds of sites whose calls are passed to `measure_call` (see `sites.sites`).
         after_backward: whether `measure_call` runs after the backward pass, which sets
             `ModuleCall.grad`.
-        largest: metrics whose maximum over a run and over sites is reported instead of the mean.
-        remembered: attributes saved in checkpoints: numbers, text, tensors, and lists, tuples and
-            dicts of them.
-        absent: why the probe does not apply to a model without such sites.
-        sites: the measured sites by name; empty if the probe overrides `attach` and needs none.
-        why_not: why the probe does not apply to the model it is attached to; empty if it does.
+        largest: metrics of which the maximum over sites and over the run is reported, instead of
+            the mean.
+        remembered: attributes saved in checkpoints. They hold numbers, text, tensors, or lists,
+            tuples and dicts of these.
+        absent: the reason to report if a model has none of the sites.
+        sites: the measured sites, keyed by name. It is empty if the probe overrides `attach`.
+        why_not: why the probe does not apply to its model; "" if it does.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ()
@@ -97,32 +105,32 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     # Methods that probes override
 
     def measure_call(self, call: ModuleCall) -> Values:
-        """Return the metrics of one call of a module at a site."""
+        """Return the metrics of one call of a module at a site, by default none."""
         return {}
 
     def measure_step(self, view: StepView) -> Values:
-        """Return the metrics of a step before the update, by default those of its calls."""
+        """Return the metrics of a step before its update, by default those of its calls."""
         return self.metrics_of(self.collect())
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
-        """Return the metrics of a step by site and for the whole model, given those by site."""
+        """Return a step's metrics per site and for the whole model, given the metrics per site."""
         return all_by_site(by_site, largest=self.largest)
 
     def accumulate(self, numbers: Mapping[str, float]) -> None:
-        """Add a step's metrics, as numbers, to the run's averages, skipping non-finite values."""
+        """Add the numbers of a step to the averages over the run, except non-finite ones."""
         for name, value in numbers.items():
             if math.isfinite(value):
                 total, count, peak = self._totals.get(name, (0.0, 0, -math.inf))
                 self._totals[name] = total + value, count + 1, max(peak, value)
 
     def applies(self, module: nn.Module) -> bool:
-        """Return whether to measure a module that has one of the `kinds`."""
+        """Return whether to measure this module, which is of one of the `kinds`."""
         return True
 
     # Methods that the base class implements
 
     def attach(self, model: nn.Module) -> None:
-        """Register read-only hooks at the sites to measure."""
+        """Register hooks at the sites of a model. The hooks change nothing."""
         stepwise = recurrent_norms(model)
         candidates = sites(model, self.kinds).items()
         self.sites = {name: site for name, site in candidates if self.applies(site.module)}
@@ -150,7 +158,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return hook
 
     def _wait(self, call: ModuleCall, *, joined: bool) -> None:
-        """Keep a call until the update, because its batch and backward pass are complete then."""
+        """Keep a call until the update, when its batch and its backward pass are complete."""
         x, *rest = call.args
         calls = self._waiting.setdefault(call.site, [])
         if not joined or rest[0].start == 0:  # a new batch starts
@@ -165,23 +173,23 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             output.register_hook(keep)
 
     def before_forward(self, step: int) -> None:
-        """Start measuring; called before the forward passes of a step."""
+        """Start measuring. This is called before the forward passes of a step."""
         self.watching = True
 
     def before_update(self, view: StepView) -> None:
-        """Measure a step before the optimizer's update, with its whole, unclipped gradients."""
+        """Measure a step before the optimizer's update, when its unclipped gradient is complete."""
         self.watching = False
         self.log_and_queue(view, self.measure_step(view))
 
     def collect(self) -> dict[str, Values]:
-        """Return and clear the metrics, by site, of the calls since `before_forward`."""
+        """Return and clear the metrics of the calls since `before_forward`, keyed by site."""
         waited = {site: self.measure_call(_joined(calls)) for site, calls in self._waiting.items()}
         by_site = {site: of for site, of in (self._measured | waited).items() if of}
         self._waiting, self._measured = {}, {}
         return by_site
 
     def after_update(self, view: StepView) -> None:  # noqa: B027 - optional
-        """Measure the step after the optimizer has updated the parameters."""
+        """Measure a step after the optimizer has updated the parameters."""
 
     def log_and_queue(self, view: StepView, values: Values) -> None:
         """Log the metrics of a step, and queue them for `accumulate`."""
@@ -191,20 +199,20 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             self.queue(values)
 
     def queue(self, values: Values) -> None:
-        """Queue the metrics of a step, which `accumulate` gets as numbers at the next row."""
+        """Queue the metrics of a step. `accumulate` gets them as numbers at the next row."""
         self._pending.append(values)
         if len(self._pending) >= _PACK_EVERY:
             self._pack()
 
     def _pack(self) -> None:
-        """Pack pending metrics into one tensor, as a small tensor uses memory for 64 numbers."""
+        """Pack pending metrics into one tensor, because even a small one takes 512 bytes."""
         pending, self._pending = [row for row in self._pending if row], []
         if pending:
             values = _packed([value for row in pending for value in row.values()])
             self._packed.append(([list(row) for row in pending], values))
 
     def flush(self) -> None:
-        """Pass all queued metrics to `accumulate`, waiting for the device if there are any."""
+        """Pass all queued metrics to `accumulate`. This waits for the device if there are any."""
         self._pack()
         packed, self._packed = self._packed, []
         for rows, values in packed:
@@ -213,7 +221,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
                 self.accumulate({name: next(numbers) for name in names})
 
     def summary(self) -> dict[str, float]:
-        """Return the metrics of the run by name, except metrics without a finite value."""
+        """Return the run's metrics, keyed by name, except those without any finite value."""
         self.flush()
         return {
             name: peak if name.split("/")[0] in self.largest else total / count
@@ -221,19 +229,19 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state needed to resume a run."""
+        """Return the state that is needed to resume a run."""
         self.flush()
         return deepcopy({name: getattr(self, name) for name in ("_totals", *self.remembered)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `state_dict`, and drop queued metrics."""
+        """Restore a state that `state_dict` returned, and drop queued metrics."""
         self._pending, self._packed, self._measured, self._waiting = [], [], {}, {}
         for name in ("_totals", *self.remembered):
             setattr(self, name, deepcopy(state[name]))
 
 
 def _joined(calls: list[ModuleCall]) -> ModuleCall:
-    """Concatenate the calls for one batch along positions into one call."""
+    """Concatenate the calls for one batch into one call, along positions."""
     last = calls[-1]
     if len(calls) == 1:
         return last
@@ -243,9 +251,9 @@ def _joined(calls: list[ModuleCall]) -> ModuleCall:
 
 
 def all_by_site(by_site: Mapping[str, Values], *, largest: Collection[str] = ()) -> Values:
-    """Return every metric by site and for the whole model.
+    """Return every metric per site and for the whole model.
 
-    The model's value is the mean over sites, or the maximum for metrics in `largest`.
+    The value for the model is the mean over sites, or the maximum for metrics in `largest`.
     """
     result: dict[str, Tensor] = {}
     for metric in dict.fromkeys(metric for values in by_site.values() for metric in values):
@@ -257,10 +265,10 @@ def all_by_site(by_site: Mapping[str, Values], *, largest: Collection[str] = ())
 
 
 class ProbeGroup:
-    """A group of probes, by name in the config (`observe.probe.<name>`)."""
+    """The probes of a run, keyed by their name in the config (`observe.probe.<name>`)."""
 
     def __init__(self, probes: Mapping[str, Probe]) -> None:
-        """Create the group from the probes by name, in the order in which they are called."""
+        """Create the group. Probes are called in the order of `probes`."""
         self.probes = dict(probes)
         self._latest: dict[str, Metric] = {}
         self._recent: deque[dict[str, Metric]] = deque(maxlen=RECENT)
@@ -272,23 +280,23 @@ class ProbeGroup:
 
     @property
     def notice(self) -> str:
-        """A line that lists the probes that do not apply to the model, and why; empty if all do."""
+        """A line that lists the probes that do not apply to the model, and why; "" if all apply."""
         listed = [f"{name} ({x.why_not})" for name, x in self.probes.items() if x.why_not]
         return f"probes that do not apply: {'; '.join(listed)}" if listed else ""
 
     def before_forward(self, step: int) -> None:
-        """Start a step for the probes that measure it."""
+        """Let the probes that measure this step start measuring."""
         for _, probe in self._due(step):
             probe.before_forward(step)
 
     def before_update(self, view: StepView) -> None:
-        """Pass the step to the probes that measure it, before the optimizer's update."""
+        """Pass a step to the probes that measure it, before the optimizer's update."""
         row = {"train/loss": view.loss, "train/grad_norm": view.grad_norm, "train/lr": view.lr}
         self._recent.append({"step": view.step, **row})
         self._show(view, lambda probe: probe.before_update)
 
     def after_update(self, view: StepView) -> None:
-        """Pass the step to the probes that measure it, after the optimizer's update."""
+        """Pass a step to the probes that measure it, after the optimizer's update."""
         self._show(view, lambda probe: probe.after_update)
 
     def _due(self, step: int) -> list[tuple[str, Probe]]:
@@ -300,20 +308,20 @@ class ProbeGroup:
         for name, probe in self._due(view.step):
             hook(probe)(replace(view, prefix=f"{PROBE_PREFIX}/{name}", collected=collected))
         self._latest |= collected
-        # Functions are left out, because they are called later and would describe a later step.
+        # Functions are left out: they are called later, and would describe a later step.
         self._recent[-1] |= {k: v for k, v in collected.items() if not callable(v)}
 
     def metrics(self) -> dict[str, float]:
-        """Return and clear the last value of each metric logged since the previous call.
+        """Return the last value of each metric logged since the previous call of this method.
 
-        All values that the probes keep on the device are converted to numbers.
+        This also converts to numbers all values that the probes keep on the device.
         """
         self.flush()
         latest, self._latest = self._latest, {}
         return as_floats(latest)
 
     def flush(self) -> None:
-        """Convert the queued metrics and the last steps to numbers."""
+        """Convert the queued metrics and the values of the last steps to numbers."""
         for probe in self.probes.values():
             probe.flush()
         numbered = {(i, k): v for i, row in enumerate(self._recent) for k, v in row.items()}
@@ -321,14 +329,14 @@ class ProbeGroup:
             self._recent[i][k] = number
 
     def recent(self) -> dict[str, list[float | None]]:
-        """Return the last `RECENT` steps as columns, with None where a metric was not measured."""
+        """Return the last `RECENT` steps as columns. Metrics that were not measured are None."""
         self.flush()
         rows = [as_floats(row) for row in self._recent]
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
 
     def summary(self) -> dict[str, float]:
-        """Return each probe's metrics of the run, named `stability/<probe>/<name>`."""
+        """Return the run's metrics of all probes, named `stability/<probe>/<name>`."""
         return {
             f"{PROBE_PREFIX}/{name}/{key}": float(value)
             for name, probe in self.probes.items()
@@ -336,7 +344,7 @@ class ProbeGroup:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the probes' states by name, the metrics for the next row, and the last steps."""
+        """Return the state of each probe, the metrics for the next row, and the last steps."""
         self.flush()
         return {
             "probes": {name: probe.state_dict() for name, probe in self.probes.items()},
@@ -345,7 +353,7 @@ class ProbeGroup:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the probes that `state` has. A probe that is new to the run starts empty."""
+        """Restore a state that `state_dict` returned. A probe that is not in it starts empty."""
         for name, probe in self.probes.items():
             if name in state["probes"]:
                 probe.load_state_dict(state["probes"][name])
@@ -355,7 +363,7 @@ class ProbeGroup:
 
 
 def as_floats(metrics: Mapping[Key, Metric]) -> dict[Key, float]:
-    """Return metrics as numbers, moving all tensors from the device in one transfer."""
+    """Return metrics as numbers. All tensors leave the device in one transfer."""
     values = {name: value() if callable(value) else value for name, value in metrics.items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     numbers = dict(zip(tensors, to_floats(list(tensors.values())), strict=True))

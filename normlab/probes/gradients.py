@@ -1,14 +1,14 @@
-"""Gradients by layer and by kind of parameter, and how much an update changes the weights.
+"""Probes of gradients by layer and by kind of parameter, and of the size of updates.
 
-`gradients` measures before clipping. `norm/<layer>` and `kind/<kind>` are Euclidean norms of the
-gradient of the loss per target token, over the parameters of one layer or one kind. Summed over all
-layers, or over all kinds, their squares are the squared norm of the whole gradient. Layers follow
-Xiong et al. 2020, figure 3; the kinds are ours. `spread` is the largest norm of a numbered layer
-divided by the smallest.
+`gradients` measures the gradient of the loss per target token, before clipping. `norm/<layer>` and
+`kind/<kind>` are its Euclidean norms over the parameters of one layer (as in Xiong et al. 2020,
+figure 3) or of one kind. Over all layers, or over all kinds, their squares add up to the squared
+norm of the whole gradient. `spread` is the largest norm of a numbered layer divided by the
+smallest.
 
-`updates` has `ratio`, which is ||w_after - w_before|| / ||w_before|| over all parameters, and
-`ratio/<kind>` over the parameters of one kind. Steps at which a kind's weights are all zero are
-left out of its mean. A rule of thumb for the ratio is about 1e-3.
+`updates` measures `ratio`, which is ||w_after - w_before|| / ||w_before|| over all parameters, and
+`ratio/<kind>` over the parameters of one kind. Steps at which all weights of a kind are zero are
+left out of its mean. As a rule of thumb, the ratio should be about 1e-3.
 """
 
 import re
@@ -23,7 +23,7 @@ from normlab.probes.base import Probe, StepView, Values
 from normlab.probes.sites import layer, sublayer_kinds
 
 STEEP = 100.0
-"""Growth or decay of the gradient over a stack that is reported as steep."""
+"""The smallest factor of growth or decay over a stack that is reported as steep."""
 _LAYER = re.compile(r"norm/[^/]+\.\d+")
 
 
@@ -42,13 +42,13 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
 
 
 def gradients_by_layer(model: nn.Module) -> dict[str, float]:
-    """Return the norm of the model's current gradients by layer, such as `encoder.0`."""
+    """Return the norm of the model's current gradient in each layer, such as `encoder.0`."""
     norms = gradient_norms(model).items()
     return {n.removeprefix("norm/"): float(x) for n, x in norms if n.startswith("norm/")}
 
 
 def by_stack(layers: Iterable[str]) -> dict[str, list[str]]:
-    """Group numbered layers (`encoder.0`) by stack, in the given order."""
+    """Return the numbered layers, such as `encoder.0`, of each stack, in the given order."""
     stacks: dict[str, list[str]] = {}
     for name in layers:
         stack, _, number = name.rpartition(".")
@@ -58,18 +58,18 @@ def by_stack(layers: Iterable[str]) -> dict[str, list[str]]:
 
 
 def growth_by_stack(layers: Mapping[str, float]) -> dict[str, float]:
-    """Return each stack's growth: its last layer's value divided by its first layer's."""
+    """Return the value of each stack's last layer divided by that of its first layer."""
     stacks = by_stack(layers).items()
     return {stack: ratio(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
 
 
 def steepest(growth: Mapping[str, float]) -> float:
-    """Return the factor of the largest growth or decay, or 0 if there are no stacks."""
+    """Return the largest factor of growth or decay over a stack, or 0 if there are no stacks."""
     return max((max(factor, ratio(1.0, factor)) for factor in growth.values()), default=0.0)
 
 
 class Gradients(Probe):
-    """Measures gradient norms by layer and by kind of parameter, and their spread over layers."""
+    """Measures the gradient's norms by layer and by kind of parameter, and their spread."""
 
     def measure_step(self, view: StepView) -> Values:
         norms = gradient_norms(view.model)

@@ -1,29 +1,29 @@
-"""Measures how far a batch's tokens are from independent draws, at equal token counts in all tasks.
+"""Measures how far a batch's tokens are from independent draws.
 
-Each measurement takes `samples` samples (sentences or images) from a batch norm's input and draws
-`tokens` real tokens from each, `n = samples * tokens` in total. Text and images, and narrow and
-wide models, are therefore measured in the same way. Each feature is scaled by its own standard
-deviation.
+Each measurement takes `samples` samples (sentences or images) from a batch norm's input, and draws
+`tokens` real tokens from each, so n = samples * tokens tokens in total. Text and images, and narrow
+and wide models, are therefore measured in the same way.
 
-    icc      intraclass correlation: the share of a feature's variance that the tokens of a sample
-             have in common, by one-way ANOVA, (MSB - MSW) / (MSB + (tokens - 1) MSW)
-    effect   1 + (tokens - 1) icc, the variance of the mean of the n tokens relative to n
-             independent tokens; the n tokens equal n / effect independent ones
-    distance n (mean of the n - running mean)^2 / running variance
-    gradient (sum of g)^2 / sum of g^2 over the n, with g the gradient of a token's output: the sum
-             flows through the batch's mean (see `statistics_gradient`); omitted if compiled
+    icc       intraclass correlation: the share of a feature's variance that the tokens of a sample
+              have in common, by one-way ANOVA, (MSB - MSW) / (MSB + (tokens - 1) MSW)
+    effect    1 + (tokens - 1) icc, the variance of the mean of the n tokens relative to that of n
+              independent tokens. The n tokens are worth n / effect independent ones
+    distance  n (mean of the n tokens - running mean)^2 / running variance
+    gradient  (sum of g)^2 / sum of g^2 over the n tokens, with g the gradient of a token's output.
+              The sum flows through the batch's mean (see `statistics_gradient`). Omitted in
+              compiled code
 
-For independent draws icc is 0 and the other three are 1. `distance` and `gradient` are means over
-features. `shuffled/icc` is a control, with the same tokens randomly assigned to the samples.
+All four are means over features. For independent draws, icc is 0 and the other three are 1.
+`shuffled/icc` is a control, in which the same tokens are randomly assigned to the samples.
 
-Does the distribution vary with position? `position/icc` is the share of a feature's variance that
-the tokens at one position of different samples have in common, computed from all real tokens of the
-batch. `position/shuffled/icc` is its control, with the same tokens at random positions. In
+`position/icc` shows whether the distribution varies with position: it is the share of a feature's
+variance that the tokens at one position of different samples have in common, over all real tokens
+of the batch. In its control, `position/shuffled/icc`, the same tokens are at random positions. In
 expectation, neither depends on the number of samples. The correlation of tokens in one sample
 lowers `position/icc` by about `icc` divided by the number of samples.
 
-Per-position norms and norms that a recurrent layer calls step by step are left out, because they
-pool one token per sample.
+Norms with statistics per position, and norms that a recurrent layer calls with one position at a
+time, are left out, because they pool one token per sample.
 """
 
 import torch
@@ -36,7 +36,7 @@ from normlab.probes.sites import ModuleCall
 
 
 class Independence(Probe):
-    """Measures how similar the tokens pooled by a batch statistic are."""
+    """Measures how similar the tokens are that a batch statistic pools."""
 
     kinds = ("norm",)
     after_backward = True
@@ -103,7 +103,7 @@ def drawn(
 ) -> Int[Tensor, "samples tokens"] | None:
     """Draw flat indices of real tokens from the first samples that have enough of them.
 
-    Return None if too few samples do.
+    Returns None if too few samples have enough.
     """
     rows = (real.sum(1) >= tokens).nonzero()[:samples, 0]
     if len(rows) < samples:
@@ -114,7 +114,7 @@ def drawn(
 
 
 def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor, ""]:
-    """Return the share of variance that the tokens of a sample share, averaged over features."""
+    """Return the share of variance that tokens of a sample share, averaged over features."""
     samples, tokens, _ = x.shape
     middle = x.mean(1)
     between = tokens * middle.var(0)
@@ -130,7 +130,7 @@ def correlation_at_positions(
     """Return the share of the variance that real tokens at one position have in common.
 
     This is the intraclass correlation by one-way ANOVA, with positions as classes of unequal size
-    (Donner 1986), averaged over features. The share of a feature without variance is 0.
+    (Donner 1986), averaged over features. For a feature without variance, it is 0.
     """
     counts = real.sum(0).to(x.dtype)[:, None]
     n, classes = counts.sum(), (counts > 0).sum()

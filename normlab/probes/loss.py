@@ -1,28 +1,29 @@
 """Probes of the loss and of the norm of the whole gradient at each step.
 
 `spikes`: let m and s be the mean and standard deviation (n - 1) of the last `window` losses, once
-there are at least `min_history`. A loss above `m + threshold * s` is a spike, and consecutive ones
-are one spike. The size of a spike is the largest value of loss - m in it, in nats per target
-token. The loss has recovered when it is at most the m of the step where the spike started. The
-recovery is the number of steps until then, or until the run ends. A loss in a spike enters the
-window as `m + threshold * s`, so that a spike does not hide the next one, and so
-that a loss that stays high is a spike only at first. Training monitors for language models also
-flag a rise of several standard deviations over a moving window. Capping losses and merging spikes
-are our additions.
+there are at least `min_history` of them. A loss above `m + threshold * s` is in a spike, and
+consecutive such losses are one spike. The size of a spike is the largest loss - m in it, in nats
+per target token. The loss has recovered when it is at most the m of the step where the spike
+started. The recovery is the number of steps until then, or until the run ends. A loss in a spike
+enters the window as `m + threshold * s`, so that one spike does not hide the next, and a loss that
+stays high is a spike only at first. Training monitors for language models also flag a rise of
+several standard deviations over a moving window; capping losses and merging spikes are ours.
 
 `grad_norm` is the mean and the maximum of the gradient's norm before clipping.
 
 A loss or a gradient that is not finite ends the run before any probe sees it.
 
 `length_change` measures how much a change of the sequence length raises the loss, and how many
-steps recovery takes (claim 14). Let c be the step of the change (`task.length_change.step`), L the
-mean loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` steps up to t:
+steps it takes to recover (claim 14). Let c be the step of the change (`task.length_change.step`), L
+the mean loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` steps up to
+step t. Then
 
-    loss_jump   l_s(c + smooth - 1) - L, in nats
-    recovery    the least t - c + 1, t >= c + smooth - 1, with l_s(t) <= L; infinite without one
-    tid_before, tid_after
-                the training-inference discrepancy of the means (see `tid`), averaged over norms and
-                over `window` steps before or `smooth` steps after: how wrong running statistics get
+    loss_before  L, in nats
+    loss_jump    l_s(c + smooth - 1) - L, in nats
+    recovery     the smallest t - c + 1 with t >= c + smooth - 1 and l_s(t) <= L, or infinity
+    tid_before   the training-inference discrepancy of the means (see `tid`), averaged over norms
+                 and over the `window` steps before the change
+    tid_after    the same over the `smooth` steps after it: how wrong running statistics get
 
 Longer sequences change the loss with any norm, because tokens have more context, so compare with a
 norm without running statistics. A run with fewer than `smooth` steps after the change has no
@@ -42,10 +43,10 @@ from normlab.probes.statistics import StatisticsProbe, discrepancy
 
 
 class LossSpikes(Probe):
-    """Counts spikes in the training loss; records the largest size and the longest recovery.
+    """Counts spikes in the training loss, and records the largest size and the longest recovery.
 
-    `threshold` is in standard deviations, and lengths are in steps. If there are no spikes, all
-    metrics are 0.
+    `window` and `min_history` are in steps, and `threshold` is in standard deviations. All metrics
+    are 0 if there are no spikes.
     """
 
     remembered = ("_window", "_count", "_size", "_in_spike", "_level", "_away", "_recovery")
@@ -103,9 +104,10 @@ class GradNorm(Probe):
 
 
 class LossAtLengthChange(StatisticsProbe):
-    """Compares the steps before and after a change of the sequence length.
+    """Compares the steps before and after a change of the sequence length at `step`.
 
-    It starts `window` steps before `step` and then measures every step, or none if `step` is None.
+    It measures every step from `window` steps before the change on. If `step` is None, it measures
+    nothing.
     """
 
     remembered = ("_loss", "_tid")

@@ -1,16 +1,17 @@
 """Probes of the residual stream's rank and of the saturation of bounded norms.
 
-`rank` measures the residual stream (the first one if there are several) after each connection. With
-l the eigenvalues of the covariance of the states of N real tokens, and s = sqrt(l):
+`rank` measures the residual stream (or the first of several streams) after each connection. Let l
+be the eigenvalues of the covariance of the states of N real tokens, and s = sqrt(l). Then
 
     participation  (sum l)^2 / sum l^2
     effective      exp(-sum p log p), p = s / sum s (Roy and Vetterli 2007; some authors use l)
 
-Both are 1 if the states vary along one line and D if they vary equally along D axes. A small N
-biases them downwards (N = 4096, D = 64: 63.0 and 63.9), so a batch needs N >= `tokens` x D.
+Both are 1 if the states vary along one line, and D if they vary equally along D axes. A small N
+biases them downwards (for N = 4096 and such states with D = 64, they are 63.0 and 63.9), so a batch
+needs N >= `tokens` x D.
 
-`saturation` measures norms that end in a function f with the bound 1, such as DyT, Derf, ISRU and
-BHyT. `share` is the share of values with |f| above `threshold`, before any gain or bias. In DyT the
+`saturation` measures norms whose function f has the bound 1, such as DyT, Derf, ISRU and BHyT.
+`share` is the share of values with |f| above `threshold`, before any gain or bias. In DyT, the
 default threshold, tanh(2), means |alpha x| > 2, where the slope of tanh is at most 0.071.
 """
 
@@ -28,7 +29,7 @@ from normlab.probes.sites import ModuleCall
 
 
 def ranks(x: Float[Tensor, "N D"]) -> dict[str, Tensor]:
-    """Return `participation` and `effective` of the states of N tokens, computed in float64."""
+    """Return `participation` and `effective` for the states of N tokens, computed in float64."""
     centered = x.double() - x.double().mean(0)
     squares = torch.linalg.eigvalsh(centered.mT @ centered).clamp(min=0)
     shares = squares.sqrt() / squares.sqrt().sum()
@@ -44,7 +45,7 @@ class Rank(Probe):
     kinds = ("residual",)
 
     def __init__(self, *, every: int, tokens: int) -> None:
-        """Measure batches of at least `tokens` real tokens per feature."""
+        """Measure only batches with at least `tokens` real tokens per feature."""
         super().__init__(every=every)
         self._tokens = tokens
 

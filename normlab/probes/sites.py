@@ -1,9 +1,8 @@
-"""The sites in a model that probes measure: their names, and the data of a module call.
+"""The sites in a model that probes measure, and the data of a module's call.
 
 The name of a site is the `path` of a norm, residual connection, sub-layer or attention, as in the
-config, such as `encoder.0.self`. If a module has no path, its site has the module's name in the
-model. Parameters are grouped by layer (`encoder.0`) and by kind (`attention`, or `other` if none
-applies).
+config, such as `encoder.0.self`. If the module has no path, it is the module's name in the model.
+Parameters are grouped by layer, such as `encoder.0`, and by kind, such as `attention`.
 """
 
 from collections.abc import Collection
@@ -27,13 +26,13 @@ ABSENT = {
     "sublayer": "the model declares no sub-layers",
     "recurrent norm": "the model has no norms inside recurrent layers",
 }
-"""Why a probe does not apply, by the first kind of site that it measures."""
+"""Why a probe does not apply to a model, keyed by the first kind of site that it measures."""
 
 M = TypeVar("M", bound=nn.Module)
 
 
 class Site(NamedTuple):
-    """A module that a probe measures, and its kind (see `sites`)."""
+    """A module that a probe measures, and the kind of the site (see `sites`)."""
 
     kind: str
     module: nn.Module
@@ -41,9 +40,9 @@ class Site(NamedTuple):
 
 @dataclass
 class ModuleCall:
-    """One call of a module, or a recurrent norm's calls for one batch joined along positions.
+    """One call of a module, or all calls of a recurrent norm for one batch, joined along positions.
 
-    `args` holds the module's arguments, and `y` its output. `grad` is dL/dy, which is set only for
+    `args` are the module's arguments, and `y` is its output. `grad` is dL/dy, which is set only for
     probes that wait for the backward pass.
     """
 
@@ -55,21 +54,21 @@ class ModuleCall:
 
     @property
     def input(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """The module's input values, and the mask of their real tokens."""
+        """The values of the module's input, and the mask of the real tokens."""
         return real_values(self.args[0], self.args)
 
     @property
     def output(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """The module's output values, and the mask of their real tokens."""
+        """The values of the module's output, and the mask of the real tokens."""
         return real_values(self.y, self.args)
 
 
 def sites(model: nn.Module, kinds: Collection[str]) -> dict[str, Site]:
-    """Return the sites of the given kinds by their names, in the order of the model.
+    """Return the sites of these kinds, keyed by name, in the order of the model.
 
-    Kinds are "norm", "residual", "attention" (the product of queries and keys), "sublayer" (an
-    attention, feed-forward layer, convolution or recurrent layer, which is returned as the kind)
-    and "recurrent norm" (a norm inside a recurrent layer).
+    The kinds are "norm", "residual", "attention" (the product of queries and keys), "recurrent
+    norm" (a norm inside a recurrent layer) and "sublayer". Sites of the last kind are returned with
+    a more specific kind: "attention", "feed_forward", "convolution" or "recurrent".
     """
     by_name: dict[str, Site] = {}
     inside = recurrent_norms(model)
@@ -87,17 +86,17 @@ def sites(model: nn.Module, kinds: Collection[str]) -> dict[str, Site]:
 
 
 def site_name(name: str, module: nn.Module) -> str:
-    """Return the name of a module's site: its `path`, or its name if it has none."""
+    """Return the name of a module's site: its `path` or, without one, its name in the model."""
     return getattr(module, "path", "") or name
 
 
 def modules_by_site(model: nn.Module, kind: type[M]) -> dict[str, M]:
-    """Return the modules of a class by the names of their sites, in the order of the model."""
+    """Return the modules of a class, keyed by the names of their sites, in the model's order."""
     return {site_name(name, m): m for name, m in model.named_modules() if isinstance(m, kind)}
 
 
 def recurrent_norms(model: nn.Module) -> set[nn.Module]:
-    """Return the norms inside recurrent layers, including identities."""
+    """Return the norms inside recurrent layers, including `NoNorm`."""
     layers = [module for module in model.modules() if sublayer(module) == "recurrent"]
     return {norm for layer in layers for norm in layer.modules() if isinstance(norm, Norm)}
 
@@ -105,10 +104,10 @@ def recurrent_norms(model: nn.Module) -> set[nn.Module]:
 def real_values(
     x: Tensor | tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-    """Return a module's input or output as `[B, P, D]`, and a mask of the real positions.
+    """Return a module's input or output `x` as `[B, P, D]`, and a mask of the real positions.
 
-    A convolution takes only images, `[B, C, H, W]`; other modules take `[B, P, D]` and its tokens.
-    A recurrent layer returns a tuple of values and states.
+    `args` are the module's arguments: images `[B, C, H, W]` for a convolution, and otherwise
+    `[B, P, D]` and its `Tokens`. A recurrent layer returns a tuple of values and states.
     """
     values: Tensor = x[0] if isinstance(x, tuple) else x
     if len(args) == 1:
@@ -118,16 +117,17 @@ def real_values(
 
 
 def layer(parameter: str) -> str:
-    """Return the layer of a parameter, such as `encoder.0` or `encoder.embedding`."""
+    """Return the layer of a parameter, given the parameter's name, such as `encoder.0`."""
     *module, _ = [part.removesuffix("_norm") for part in parameter.split(".") if part != "layers"]
     numbers = [index for index, part in enumerate(module) if part.isdecimal()]
     return ".".join(module[: numbers[0] + 1 if numbers else 2])
 
 
 def sublayer_kinds(model: nn.Module) -> dict[str, str]:
-    """Return the kind of each parameter, by name: norm, embedding, the sub-layer's kind, or other.
+    """Return the kind of each parameter, keyed by the parameter's name.
 
-    Sub-layer kinds are attention, feed_forward, convolution and recurrent.
+    Kinds are "norm", "embedding", the kinds of sub-layers ("attention", "feed_forward",
+    "convolution" and "recurrent") and "other".
     """
     kinds: dict[str, str] = {}
     parts: dict[str, str] = {}

@@ -1,34 +1,34 @@
-"""Probes of batch statistics: how far they are from running ones, and the gradient through them.
+"""Probes of batch statistics: their distance from running statistics, and their gradient.
 
-`tid` is the training-inference discrepancy of Wang, Wu and Huang 2022 (as implemented in code that
-cites the paper), averaged over the measured steps:
+`tid` is the training-inference discrepancy of Wang, Wu and Huang 2022, as implemented in code that
+cites the paper, averaged over the measured steps:
 
     mean = ||mu_B - mu|| / ||sigma||        var = ||sigma_B - sigma|| / ||sigma||
 
-with Euclidean norms over a norm's features, where mu and sigma are the running statistics before
-they are updated with the batch.
+with Euclidean norms over a norm's features. mu_B and sigma_B are the batch's statistics, mu and
+sigma the running statistics before the batch.
 
-`fluctuation` is how much statistics vary from batch to batch. With d features, its metrics are the
-distances from the running statistics before the batch that Shen et al. 2020 (PowerNorm) plot:
+`fluctuation` is how much statistics vary from batch to batch. Two of its metrics are the distances
+that Shen et al. 2020 (PowerNorm) plot, with d features and running statistics before the batch:
 
     mean = (1/d) ||mu_B - mu||        var = (1/d) ||sigma_B^2 - sigma^2||
 
-and, in windows of `window` measured batches, the variance between batches divided by the variance
+The others, over `window` measured batches, compare the variance between batches with the variance
 within batches:
 
     ratio  = sum_c Var_B(mu_B) / sum_c mean_B(sigma_B^2)
     excess = ratio * n
 
-where n is the number of values pooled into an entry. If the tokens of a batch were independent
-draws, the mean of n of them would have variance sigma^2 / n and `excess` would be 1. If it is above
-1, the tokens of a batch resemble each other, and batch statistics are as noisy as the statistics of
-n / excess independent tokens. The ratio is left out until a window is full, and for norms with
-several rows of statistics, because batches differ in their positions.
+where the sums are over features c, and n is the number of values pooled into a statistic. If the
+tokens of a batch were independent draws, the mean of n of them would have the variance sigma^2 / n,
+and `excess` would be 1. If it is above 1, the tokens of a batch resemble each other, and batch
+statistics are as noisy as those of n / excess independent tokens. Both are left out until a window
+is full, and for norms with separate statistics per position, because batches differ in length.
 
 `padding` has three metrics. `share` is the share of padding among all positions of a step's batch,
-and `max` is the largest share of the run. `tokens` is the number of tokens pooled into one batch
-statistic, averaged over the norms that pool over the batch (and over positions with separate
-statistics). Padding is counted if the norm includes it.
+and `max` is the largest share in the run. `tokens` is the number of tokens pooled into one batch
+statistic, averaged over the norms that pool over the batch and, if positions have separate
+statistics, over positions. Padding counts if the norm includes it.
 
 `statistics_gradient` is the gradient through the batch's mean and variance. A norm's output is
 `y = w (x - mu) / sigma + b`, where mu and sigma^2 are batch statistics and sigma^2 includes eps.
@@ -37,15 +37,16 @@ Therefore
     dL/dmu = -w / sigma * sum dL/dy          = -w / sigma dL/db
     dL/dsigma^2 = -w / (2 sigma^2) sum dL/dy z = -w / (2 sigma^2) dL/dw
 
-(Ioffe and Szegedy 2015, section 3): the gradients of the norm's weight and bias already contain the
-sums. `mean` and `var` are (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 track the
-same gradients, g_mu and g_sigma^2, over training. Three kinds of norms are left out: norms without
-a learned weight and bias; norms per position or called step by step, whose gradients sum over
-positions; and norms that do not normalize only by the batch's statistics (ghost batches, PowerNorm,
-batch renormalization). With gradient accumulation, sigma comes from the last micro-batch, but the
-gradients cover all micro-batches. The same holds for several processes with `sync: false`.
+with z = (x - mu) / sigma (Ioffe and Szegedy 2015, section 3). The gradients of the norm's weight
+and bias already contain the sums. `mean` and `var` are (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||.
+Shen et al. 2020 track the same gradients, g_mu and g_sigma^2, during training. Three kinds of norms
+are left out: norms without a learned weight and bias; norms with statistics per position or called
+with one position at a time, whose gradients sum over positions; and norms that do not normalize
+only with the batch's statistics (ghost batches, PowerNorm, batch renormalization). With gradient
+accumulation, sigma comes from the last micro-batch, but the gradients cover all micro-batches. With
+several processes and `sync: false`, sigma likewise comes from one process.
 
-With `sync` the batch spans all processes. In a recurrent layer the last position is measured.
+With `sync`, the batch spans all processes. In a recurrent layer, the last position is measured.
 """
 
 import math
@@ -65,9 +66,13 @@ Entries = Float[Tensor, " n"]
 class Statistics(NamedTuple):
     """One norm's batch statistics at a step, and its running statistics before the batch.
 
-    Entries of a single value are not `pooled` and are masked out of every metric, because selecting
-    the other entries would wait for the device. `count` is the average number of values pooled into
-    an entry, and `rows` is the number of rows in the norm's statistics.
+    Attributes:
+        pooled: whether each entry pools more than one value. The other entries are masked out of
+            every metric, because to select entries would wait for the device.
+        mean, var: the batch's statistics.
+        mean_before, var_before: the running statistics before the batch.
+        count: the average number of values pooled into an entry.
+        rows: the number of rows in the norm's tables.
     """
 
     pooled: Bool[Tensor, " n"]
@@ -81,7 +86,7 @@ class Statistics(NamedTuple):
 
 
 class StatisticsProbe(Probe):
-    """A probe that measures the `Statistics` of each norm, before the optimizer's update."""
+    """A probe that measures the `Statistics` of each norm before the optimizer's update."""
 
     def attach(self, model: nn.Module) -> None:
         self._norms = modules_by_site(model, RunningNorm)
@@ -118,7 +123,7 @@ class StatisticsProbe(Probe):
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
-    """Measures the discrepancy. Variances below `eps` are replaced by `eps`."""
+    """Measures the training-inference discrepancy. The smallest variance is taken to be `eps`."""
 
     def __init__(self, *, every: int, eps: float) -> None:
         super().__init__(every=every)
@@ -129,7 +134,7 @@ class TrainInferenceDiscrepancy(StatisticsProbe):
 
 
 def discrepancy(statistics: Statistics, *, eps: float) -> dict[str, Tensor]:
-    """Return `mean` and `var` of one norm at one step."""
+    """Return the metrics `mean` and `var` of `tid`, for one norm at one step."""
     sigma_batch, sigma = (
         var.clamp(min=eps).sqrt() for var in (statistics.var, statistics.var_before)
     )
@@ -141,7 +146,7 @@ def discrepancy(statistics: Statistics, *, eps: float) -> dict[str, Tensor]:
 
 
 def _length(entries: Entries, pooled: Bool[Tensor, " n"]) -> Float[Tensor, ""]:
-    """Return the Euclidean norm of the entries that are pooled."""
+    """Return the Euclidean norm of the entries that pool more than one value."""
     return torch.linalg.vector_norm(entries.masked_fill(~pooled, 0))
 
 
@@ -177,7 +182,7 @@ class Fluctuation(StatisticsProbe):
 
 
 class Padding(Probe):
-    """Measures the padding share and the tokens per batch statistic, at every step."""
+    """Measures the share of padding and the number of tokens per batch statistic."""
 
     largest = ("max",)
 
@@ -217,7 +222,7 @@ class StatisticsGradient(Probe):
 
 @torch.no_grad()
 def statistics_gradient(norm: RunningNorm) -> tuple[Tensor, Tensor] | None:
-    """Return dL/dmu and dL/dsigma^2 of a norm's last batch, or None if they cannot be computed."""
+    """Return dL/dmu and dL/dsigma^2 for a norm's last batch, or None if the norm is left out."""
     divisor = norm.batch_divisor()
     if divisor is None or norm.weight.grad is None or norm.bias.grad is None:
         return None
