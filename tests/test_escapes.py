@@ -71,7 +71,7 @@ def test_commands_print_no_terminal_control_characters(tmp_path, monkeypatch, ca
     assert "\x1b[2J" not in shown and "\x9b" not in shown and "finished" in shown
 
 
-def test_text_without_control_characters_is_left_as_it_is():
+def test_text_without_control_characters_stays_unchanged():
     for text in ("Grüße, 東京", "a  b", "valid/loss", ""):
         assert printable(text) == one_line(text) == in_markdown(text) == in_sheet(text) == text
     assert printable("a\nb\t") == "a\nb\t" and one_line("a\r\nb") == "a b"

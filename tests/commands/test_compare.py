@@ -54,7 +54,7 @@ def test_a_table_has_only_scores_that_runs_have_and_a_note_on_the_scorer(runs, c
     assert "scale" not in out, "no run chose one"
 
 
-def test_a_row_is_an_experiment_with_mean_spread_spikes_and_outcome(runs, capsys):
+def test_a_row_is_an_experiment_with_its_mean_standard_deviation_spikes_and_outcome(runs, capsys):
     rows = compare(capsys)[3]
     # Means 31 and sd sqrt(2) by hand; the diverged seed's 1.0 is not averaged in.
     assert [*rows] == ["ln", "bn+ln", "bn"], "the baseline, then the best first"

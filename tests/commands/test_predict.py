@@ -42,7 +42,7 @@ def test_predict_reproduces_the_translations_of_the_test_set(finished, corpus, t
     ],
     ids=["no input", "not UTF-8", "an empty line", "a long line"],
 )
-def test_the_error_for_an_untranslatable_input_gives_its_line(text, part, finished, translated):
+def test_the_error_for_an_untranslatable_input_names_its_line(text, part, finished, translated):
     status, error = translated(text, finished)
     assert status == 1 and part in error and error.count("\n") == 1
 

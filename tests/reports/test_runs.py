@@ -29,7 +29,9 @@ def test_thinning_keeps_about_a_hundred_rows_and_every_validation():
         assert shared <= set(steps(thinned(training(ended))))
 
 
-def test_a_run_below_two_places_is_read_once_and_one_in_training_has_no_record(tmp_path):
+def test_a_run_in_overlapping_folders_is_read_once_and_a_run_in_training_has_no_record(
+    tmp_path,
+):
     store = RunStore(tmp_path / "runs")
     ended = store.run_dir(config(norm="ln"))
     store.write(record(norm="ln"), ended)

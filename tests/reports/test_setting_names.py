@@ -20,7 +20,7 @@ from normlab.reports.setting_names import phrase, point_name, setting_with_value
         ("clip.norm", None, "clip.norm=null"),
     ],
 )
-def test_a_setting_is_named_with_its_value_and_other_keys_are_as_they_are_typed(key, value, text):
+def test_a_setting_is_named_with_its_value_and_other_keys_are_shown_as_typed(key, value, text):
     assert phrase(key, value) == text
 
 

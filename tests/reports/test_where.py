@@ -22,7 +22,7 @@ def norms(runs):
     return [run.norm for run in runs]
 
 
-def test_a_run_matches_one_of_several_values_and_one_without_a_record_matches_nothing(runs):
+def test_a_run_matches_any_of_several_values_and_a_run_without_a_record_matches_none(runs):
     assert norms(matching_runs(runs, {"norm": "bn"})) == ["bn"]
     assert norms(matching_runs(runs, {"norm": "ln,bn"})) == ["ln", "bn"]
     assert matching_runs(runs, {"norm": "bn", "seed": "0"}) == []
@@ -31,7 +31,7 @@ def test_a_run_matches_one_of_several_values_and_one_without_a_record_matches_no
         matching_runs(runs, {"no_such_key": "1"})
 
 
-def test_values_that_no_run_has_are_named_with_what_was_meant_or_what_there_is(runs):
+def test_values_that_no_run_has_are_reported_with_a_suggestion_or_the_existing_values(runs):
     assert unmatched_values(runs, {"norm": "ln,bn"}) == []
     (message,) = unmatched_values(runs, {"norm": "ln,layernorm"})
     assert message == (

@@ -51,7 +51,7 @@ def test_study_run_makes_every_run_and_prints_the_table(place, capsys):
     assert err.count("damaged record") == 1 and "; `study run` trains the run again" in err
 
 
-def test_runs_of_other_code_are_planned_again_with_other_code_rerun(place, capsys):
+def test_runs_made_by_different_code_are_planned_again_with_other_code_rerun(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "code": NUMERICS})
     printed(capsys, "run")
     argv = ("plan", "one:observe.other_code=rerun")
@@ -168,7 +168,7 @@ def test_missing_data_is_reported_and_no_run_starts(place, capsys, monkeypatch):
         (70, "", "its preparation exited with 70: a warning\nin two lines"),
     ],
 )
-def test_the_error_of_a_data_preparation_is_read_from_its_json_if_it_has_any(
+def test_the_error_of_a_data_preparation_is_read_from_its_json_output_if_there_is_any(
     place, monkeypatch, status, output, problem
 ):
     monkeypatch.undo()

@@ -32,7 +32,7 @@ def test_a_name_has_the_norms_of_each_stack_the_placement_and_what_differs():
     assert mixed.in_sentence == "bn+ln pre (learning rate 0.002)"
 
 
-def test_a_word_means_the_row_of_this_name_or_all_rows_of_this_norm():
+def test_a_word_refers_to_the_row_with_this_name_or_to_all_rows_with_this_norm():
     plain, wide = RowName(("bn",)), RowName(("bn",), settings=("width 8",))
     mixed = RowName(("bn", "ln"))
     assert rows_called("bn", [wide, mixed, plain]) == [plain], "a name comes before norms"

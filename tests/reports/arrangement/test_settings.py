@@ -1,4 +1,4 @@
-"""The settings of experiments and in which they differ."""
+"""The settings of experiments, and those in which they differ."""
 
 from normlab.reports.arrangement.settings import differing_settings
 from tests.reports.arrangement.test_row_names import settings

@@ -1,4 +1,4 @@
-"""The figures that the runs of a table have."""
+"""The figures of a table's runs."""
 
 import pytest
 

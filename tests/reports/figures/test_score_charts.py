@@ -20,7 +20,7 @@ def test_scores_are_drawn_over_a_logarithmic_batch_size_with_a_band():
     assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "32", "128"]
 
 
-def test_scores_over_words_are_drawn_without_a_line():
+def test_scores_over_an_axis_of_words_are_drawn_without_a_line():
     words = {("ln", "pre"): 3.0, ("bn", "pre"): 3.5, ("ln", "post"): 3.0, ("bn", "post"): 4.0}
     ((_, (panel,)),) = by_axis(sweep(words, "placement")).items()
     styles = row_styles([run(made(norm, 1), norm) for norm in ("ln", "bn")])

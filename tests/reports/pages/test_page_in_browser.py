@@ -170,7 +170,7 @@ def line_of(figure):
     return figure.locator("path.line").first.get_attribute("d")
 
 
-def test_smoothing_shows_the_raw_line_too_and_is_kept_in_the_address(visit):
+def test_smoothing_also_shows_the_raw_line_and_is_kept_in_the_address(visit):
     page = visit()
     before = line_of(drawn(page, LOSS, 6))
     assert page.locator(f"{LOSS} path.raw").count() == 0

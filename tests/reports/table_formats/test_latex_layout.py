@@ -11,7 +11,7 @@ def head(columns):
     return ["", *(f"score {n}" for n in range(columns))]
 
 
-def test_a_wide_table_gets_smaller_letters_then_folded_names_then_blocks():
+def test_a_wide_table_gets_smaller_type_then_wrapped_names_then_blocks():
     small = laid_out(head(2), lines(["ln"], 2))
     assert small.size.latex == "" and len(small.blocks) == 1
     wide = laid_out(head(5), lines(["ln"], 5))

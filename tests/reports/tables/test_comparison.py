@@ -34,7 +34,7 @@ def compare(row, baseline):
         ({"bleus": (math.inf, 25.0)}, ""),
     ],
 )
-def test_incomparable_rows_have_no_difference_but_a_reason(changes, reason):
+def test_incomparable_rows_have_a_reason_instead_of_a_difference(changes, reason):
     usual = {"budget": {"steps": 200}, "validate": {"average": 0}}
     bleus = changes.get("bleus", (25.0, 26.0))
     others = {name: value for name, value in changes.items() if name != "bleus"}

@@ -23,7 +23,7 @@ def seen(tokens, steps, budget=None):
     return data_seen(build(study(grid={"batch_size": {"8": (), "128": ()}}), runs).rows)
 
 
-def test_unequal_data_names_the_rows_with_the_least_and_the_most():
+def test_the_note_on_unequal_data_names_the_rows_with_the_least_and_the_most():
     unequal = seen((1000, 16000), (40, 40))
     assert isinstance(unequal, UnequalData) and unequal.equal_updates and unequal.times == 16
     assert (unequal.least.row, unequal.most.row) == ("ln at batch size 8", "ln at batch size 128")

@@ -13,7 +13,7 @@ def test_a_row_with_fewer_than_five_seeds_is_noted():
     assert note_of(table(noisy(30.0, 20.0)), "rows with fewer than 5") == ""
 
 
-def test_notes_give_the_number_of_updates_the_tested_weights_and_the_baseline():
+def test_notes_report_the_number_of_updates_the_tested_weights_and_the_baseline():
     chosen = made("ln", 1, {"valid/loss": 6.2}, validate={"average": 0, "select_by": "loss"})
     chosen = replace(chosen, floors={"loss": 6.67, "bleu": 3.0})
     lengths = [

@@ -31,6 +31,6 @@ def test_divergences_and_spikes_are_counted_in_full_and_in_brief():
     assert ended_in_brief(mixed) == "1/2, 1 diverged, spikes 4"
 
 
-def test_a_row_without_records_has_its_state_and_uncounted_spikes_are_named():
+def test_a_row_without_records_shows_its_state_and_uncounted_spikes_are_reported():
     assert ended_in_brief(row(build(study(), [run(None, "ln")]), "ln")) == "not run"
     assert seeds("finished").stability.endswith("; spikes not counted")

@@ -1,4 +1,4 @@
-"""How a row stands to the baseline."""
+"""How a row compares with the baseline at a point."""
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ def test_a_row_is_above_or_below_only_if_the_interval_excludes_zero(low, high, s
     assert Standing.of(low, high) is standing and standing.is_compared
 
 
-def test_a_single_pair_of_seeds_stands_by_its_bare_difference():
+def test_a_single_pair_of_seeds_is_above_or_below_by_its_bare_difference():
     of = table({"ln": [30.0], "bn": [28.0]})
     difference = point_difference(row(of, "bn"), row(of, "ln"), BLEU)
     assert (difference.standing, difference.gap) == (Standing.BELOW, -2.0)

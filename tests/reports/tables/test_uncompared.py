@@ -25,7 +25,7 @@ def test_a_row_with_a_diverged_seed_is_not_compared_at_all():
     assert (note.brief, note.about) == ("not compared: bn", About.OTHER)
 
 
-def test_a_row_with_some_pairs_names_their_seeds():
+def test_the_note_on_a_row_with_only_some_pairs_lists_their_seeds():
     rows = uncompared(runs({"ln": [30.0, 31.0], "bn": [28.0]}))
     assert [*rows.rows] == [ComparisonLimit(seeds=(1,))] and rows.on_no_seed == []
     note = rows.note("ln", "ln", "hardware")

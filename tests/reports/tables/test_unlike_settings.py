@@ -1,10 +1,10 @@
-"""Settings in which rows differ although no study planned it."""
+"""Settings in which rows differ although their names do not say so."""
 
 from normlab.reports.tables.unlike_settings import unlike_settings
 from tests.reports.tables.test_comparison import cell
 
 
-def test_differing_settings_are_listed_once_and_an_option_stands_for_all_its_keys():
+def test_differing_settings_are_listed_once_and_an_option_covers_all_keys_below_it():
     changes = {"optim": {"lr": 1e-3}, "schedule": {"lr": 1e-3}, "norm": "bn"}
     usual = {"optim": {"lr": 5e-4}, "schedule": {"lr": 5e-4}}
     rows = {"bn": cell(25.0, **changes), "ln": cell(30.0, **usual)}

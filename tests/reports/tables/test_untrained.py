@@ -28,7 +28,7 @@ def test_rows_near_the_baseline_are_listed_by_score():
     assert notes[About.NOT_CLEAR].text.endswith("so a difference says nothing: test/loss (bn)")
 
 
-def test_a_single_run_near_the_baseline_is_counted_and_none_needs_no_note():
+def test_a_single_run_near_the_baseline_is_counted_and_without_one_there_is_no_note():
     one = Untrained.of({"ln": row(2.0, 6.6)}, [])
     assert one.rows_near == {} and one.runs_near == {"ln": (1, 2)}
     assert next(note.brief for note in one.notes) == "near the untrained baseline: ln (1/2 runs)"
