@@ -63,7 +63,7 @@ def decimals_of(*values: float | int) -> int:
 
 
 def with_decimals(values: Sequence[float], decimals: int) -> list[str]:
-    """Format numbers with a number of decimals, and infinity as `inf`."""
+    """Format numbers with this many decimals, and infinity as `inf`."""
     return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
 
 
@@ -80,7 +80,10 @@ def share(value: float, *, smallest: float = 0.0) -> str:
 def pipes(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str] = ()
 ) -> list[str]:
-    """Return a Markdown table and its notes, with columns after the first `words` right-aligned."""
+    """Return the lines of a Markdown table and of the list of its notes.
+
+    Only the first `words` columns are left-aligned, because the others have numbers.
+    """
     rules = [*["---"] * words, *["---:"] * (len(head) - words)]
     table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
     return [*table, "", *(f"- {note}" for note in notes)]

@@ -24,7 +24,7 @@ COMMANDS = {
     "studies and claims": {
         "study": "run, plan, tune, publish and verify studies",
         "claims": "show claims, what was measured, and the verdicts",
-        "articles": "show the articles' tables, with what was found under each cell",
+        "articles": "show the articles' tables, with our findings in each cell",
     },
     "tools": {
         "list": "list norms, placements, studies, keys, runs, ...",

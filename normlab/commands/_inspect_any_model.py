@@ -17,13 +17,15 @@ def add_any_model(parser: Parser) -> None:
     add = parser.add_argument_group("any model").add_argument
     text = "a folder saved by transformers, or an id on huggingface.co"
     add("--hf", metavar="MODEL", help=text)
-    add("--text", type=as_path, metavar="FILE", help="lines to run; default: built-in sentences")
+    text = "lines of text to run it on; default: built-in sentences"
+    add("--text", type=as_path, metavar="FILE", help=text)
     add("--trust-remote-code", action="store_true", help="run Python code from the model's folder")
     add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
-    add("--inputs", metavar="MODULE:NAME", help="batches of its inputs, or a function")
-    text = "axis of rows in the main input: 1 for [position, row]"
+    text = "batches of its inputs, or a function that returns them"
+    add("--inputs", metavar="MODULE:NAME", help=text)
+    text = "axis of the rows in the main input, such as 1 for [position, row]"
     add("--rows", type=int, metavar="AXIS", help=text)
-    text = "axis of positions in the main input: 2 for [row, x, position]"
+    text = "axis of the positions in the main input, such as 2 for [row, x, position]"
     add("--positions", type=int, metavar="AXIS", help=text)
     text = (
         "the input that marks padding, and what it holds: real (1 = real token), padding "
@@ -31,7 +33,7 @@ def add_any_model(parser: Parser) -> None:
     )
     add("--mask", type=_mask, metavar="NAME|KIND|NAME=KIND", help=text)
     add("--causal", action="store_true", help="check that no position depends on later ones")
-    add("--all", action="store_true", help="ask the slow questions too")
+    add("--all", action="store_true", help="also ask the slow questions")
     add("--html", type=as_path, metavar="FILE", help="write a page")
 
 
@@ -47,7 +49,7 @@ def _conventions(arguments: Namespace) -> dict[str, Any]:
 
 
 def inspect_any_model(parser: Parser, arguments: Namespace) -> int:
-    """Examine the model and print the findings; return 1 if one is broken or failed."""
+    """Examine the model and print the findings. Return 1 if one is broken or failed."""
     conventions = _conventions(arguments)
     _check(parser, arguments, conventions)
     with at_work("loading the model"):

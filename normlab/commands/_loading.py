@@ -33,4 +33,4 @@ def say_stopped(folder: Path, record: RunRecord) -> None:
     """Warn if the weights of a run are not from its last planned step."""
     if (ended := record.outcome).status != "finished":
         end = f"{ended.status} at step {ended.step:,}"
-        print_error(f"{folder} {end}, so these are not the weights of a whole run")
+        print_error(f"{folder} {end}, so these are not the weights of a finished run")

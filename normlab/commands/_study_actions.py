@@ -117,7 +117,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         metavar="TIME",
         help="stop after this time, such as 90m or 2.5h",
     ),
-    "--publish": dict(type=as_path, metavar="FOLDER", help="write completed seeds here"),
+    "--publish": dict(type=as_path, metavar="FOLDER", help="write completed seeds to this folder"),
     "--replace": dict(action="store_true", help=_REPLACE),
     "--commands": dict(action="store_true", help="print the command of each remaining run"),
     "--accept": dict(

@@ -1,4 +1,4 @@
-"""`normlab articles`: the articles' tables, each cell above our findings on it."""
+"""`normlab articles`: the articles' tables, with our findings below the words of each cell."""
 
 import argparse
 import shlex
@@ -38,7 +38,7 @@ Without --run, published runs (results/) are shown.
 
 
 def main(argv: list[str]) -> int:
-    """Print the tables of an article, or of all; with --run, execute the runs of one.
+    """List the articles, or print the tables of one. With --run, execute the runs of a table.
 
     Raises `UserError` for an unknown article or table, or if a cell's evidence does not exist.
     """

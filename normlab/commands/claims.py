@@ -34,7 +34,7 @@ seconds; --verify uses their saved values (results/computed.json).
 
 
 def main(argv: list[str]) -> int:
-    """Show, write or verify the ledger; return 1 if a record is damaged or a page is stale.
+    """Show, write or verify the ledger. Return 1 if a record is damaged or a page is stale.
 
     Raises `UserError` for an unknown claim, an invalid claim file, or a missing ledger.
     """

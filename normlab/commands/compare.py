@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> list[str]:
-    """Print what the arguments ask for; return a line for each refused row of a table."""
+    """Print tables, samples or the bootstrap. Return a line for each refused row of a table."""
     chosen = {
         "baseline": arguments.baseline,
         "scores": arguments.columns,
@@ -117,7 +117,7 @@ def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> list[str]:
 def _show_tables(
     tables: Sequence[Arrangement], names: Names, arguments: argparse.Namespace
 ) -> list[str]:
-    """Print the tables in the requested format; return a line for each refused row."""
+    """Print the tables in the requested format. Return a line for each refused row."""
     if not arguments.latex and not arguments.markdown:
         return print_tables(tables, names, whole_notes=arguments.notes)
     from normlab.reports.table_formats.latex import latex_table

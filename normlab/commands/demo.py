@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
         if demo.left:
             demo.train()
         else:
-            print("They were trained before.")
+            print("They have already been trained.")
         results = demo.measured()
     except KeyboardInterrupt:
         print(f"stopped and saved; resume with: {again}", file=sys.stderr)

@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     if arguments.speed:
         return _speed(arguments.overrides, as_json=arguments.json)
     if arguments.overrides:
-        raise UserError(f"{arguments.overrides[0]} is a setting, which needs --speed")
+        raise UserError(f"{arguments.overrides[0]} is a setting for --speed; add --speed")
     from normlab.training.machine_checks import run_checks
 
     checks = list(run_checks())

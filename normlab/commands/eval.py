@@ -129,7 +129,7 @@ def _rows(scores_of: Scores, weights: str | None) -> list[list[str]]:
 
 
 def _notes(scores_of: Scores, limit: int | None, smoothing: float) -> list[Note]:
-    """Return the notes on the table; `smoothing` is the label smoothing that the loss includes."""
+    """Return the notes on the table. `smoothing` is the label smoothing that the loss includes."""
     names_by_way: dict[str, dict[str, None]] = {}
     for scores in scores_of.values():
         for name, score in scores.items():

@@ -1,4 +1,4 @@
-"""`normlab export`: saves a trained model as a file for other tools, or a W&B workspace."""
+"""`normlab export`: saves a trained model to a file for other tools, or creates a W&B workspace."""
 
 import argparse
 

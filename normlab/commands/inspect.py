@@ -1,4 +1,4 @@
-"""`normlab inspect [RUN ...] [key=value ...]`: examine models without training, or their data.
+"""`normlab inspect [RUN ...] [key=value ...]`: examine models without training, or a task's data.
 
 With `--hf` or `--module`, the model is one that normlab did not build.
 """
@@ -145,7 +145,7 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
 
 
 def _one(built: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
-    """Ask the questions about one model, print the answers (not as JSON), and return the sheet."""
+    """Ask the questions about one model and return the sheet. Print the answers unless `--json`."""
     from normlab.inspection.model.findings import finding_on
     from normlab.inspection.model.inspect_json import sheet
 
@@ -180,9 +180,9 @@ def _print_summary(built: "BuiltModel", findings: "Mapping[str, Finding]") -> No
 def _several(
     runs: Runs, changes: list[str], chosen: "Sequence[Question]", arguments: Namespace
 ) -> dict[str, Any]:
-    """Ask the questions about several runs, and print one row per experiment (not as JSON).
+    """Ask the questions about several runs. Return the values of the rows, and all sheets.
 
-    Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
+    Prints one row per experiment unless `--json`. Raises UserError for a run that did not finish.
     """
     from normlab.inspection.model.inspect_json import sheets_side_by_side
 
@@ -214,7 +214,7 @@ def _several(
 def _describe_data(overrides: list[str], *, as_json: bool) -> int:
     """Prepare a task's data and print its description. Raise UserError if the data is damaged.
 
-    As JSON, such an error is also printed, as `{"error": "..."}`.
+    With `as_json`, the error is also printed, as `{"error": "..."}`.
     """
     from normlab.config.compose import compose
     from normlab.config.run_config import to_dict

@@ -85,7 +85,7 @@ def _print_next(name: str, folder: Path | None) -> None:
 
 
 def check(argv: list[str]) -> int:
-    """Check norms and print one line per check; return 1 if a check fails."""
+    """Check norms and print one line per check. Return 1 if a check fails."""
     parser = command_parser("norm check", None, _ACTIONS["check"])
     parser.add_argument("names", nargs="+", metavar="NAME", help="norms to check, such as bn")
     names = parser.parse_args(argv).names

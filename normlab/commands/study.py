@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """Execute an action; return 1 if data, a run, a check or publishing failed.
+    """Execute an action. Return 1 if data is missing, or a run, a check or publishing failed.
 
-    Returns 0 if the time budget ran out; the last line printed is the command that resumes.
+    Returns 0 if the time budget ran out. The last line printed is then the command that resumes.
     """
     does = {name: each.does for name, each in ACTIONS.items()}
     action, rest = action_of("study", argv, does, EXAMPLES)
@@ -45,14 +45,14 @@ def main(argv: list[str]) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    """Verify some or all published studies; return 1 for a problem."""
+    """Verify some or all published studies. Return 1 if there is a problem."""
     if any("=" in word for word in arguments.words):
         raise UserError("pass only names of published studies; all their scales are verified")
     return _published(arguments.results, arguments.words, write=False)
 
 
 def _publish(arguments: argparse.Namespace) -> int:
-    """Publish seeds, accept changed evidence, or regenerate pages; return 1 for a problem."""
+    """Publish seeds, accept changed evidence, or regenerate pages. Return 1 for a problem."""
     of_runs = any("=" in word for word in arguments.words)
     if arguments.accept and arguments.words:
         raise UserError(f"--accept accepts everything in its paths; omit {arguments.words[0]}")
@@ -76,7 +76,7 @@ def _publish(arguments: argparse.Namespace) -> int:
 
 
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
-    """Verify or regenerate the pages of some or all published studies; return 1 for a problem."""
+    """Verify or regenerate the pages of some or all published studies. Return 1 for a problem."""
     from normlab.publishing.verification import verify
 
     wrong: list[str] = []
@@ -125,7 +125,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _tune(arguments: argparse.Namespace, again: str) -> int:
-    """Tune the studies in order, print and write the choices; return 1 if a trial failed."""
+    """Tune the studies in order. Print and write the choices. Return 1 if a trial failed."""
     from normlab.studies.published_trials import notes, table
     from normlab.studies.tuning_job import tuning_jobs
 
@@ -164,4 +164,4 @@ def _write(job: "TuningJob", results: Mapping[str, Any]) -> None:
     print(f"the chosen rates for scale={job.scale} are in {file}; all trials are in {page}")
     for name in removed:
         rate = " ".join(job.study.scale(job.scale).rates[name])
-        print(f"{name} trains with no value, so its old rate ({rate}) is removed")
+        print(f"no value trains {name}, so its old rate ({rate}) is removed")

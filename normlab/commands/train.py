@@ -1,7 +1,8 @@
 """`normlab train`: trains one run or, with -m or one of Hydra's search plugins, many.
 
-Hydra's basic launcher only lists the runs of a grid, and the same loop as for studies runs them.
-With another launcher (Slurm, Ray), a scheduler runs them, and `normlab list runs` shows them.
+With Hydra's basic launcher, the runs of a grid are first listed, then executed like those of a
+study. With another launcher (Slurm, Ray), a scheduler runs them, and `normlab list runs` shows
+them.
 """
 
 import os

@@ -87,7 +87,7 @@ class Card:
 
     @property
     def entries(self) -> dict[str, Any]:
-        """The entries for the board, by column title."""
+        """The card's values on the board, keyed by column title."""
         findings = self.content.findings.values()
         return {title: value for each in findings for title, value in each["board"].items()}
 

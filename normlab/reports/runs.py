@@ -81,7 +81,7 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
     """Return all runs in some places with their rows, and a message for each problem.
 
     A place is a folder of runs, a run's folder, its `record.json`, or an address. With `ended`,
-    only runs that have ended are read, and without their rows.
+    reads only runs that have ended, without their rows.
     """
     entries: dict[Path, tuple[Path, RunRecord | None]] = {}  # by real path: places may overlap
     problems: dict[str, None] = {}
@@ -97,7 +97,7 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
         rows: list[dict[str, Any]] = []
         try:
             rows = [] if ended else thinned(rows_of_run(folder))
-        except (UserError, OSError) as error:  # show the run without its rows
+        except (UserError, OSError) as error:  # the run is shown without its rows
             problems[str(error)] = None
         if record is not None:
             runs.append(unplaced_run(folder, record, rows))

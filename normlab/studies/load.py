@@ -29,7 +29,7 @@ _LEAST = "list at least three (two at scale=smoke and with `pilot: true`)"
 
 
 def load_study(name: str, configs: Path | None = None) -> Study:
-    """Read a study. Raise UserError for an unknown name or, with file and key, an invalid file.
+    """Read a study. Raise UserError if no study has this name, or if its file is invalid.
 
     `configs` replaces normlab's configs. The user's folders are also searched. In the file, an axis
     may be a list of values, each of which stands for the override `axis=value`.

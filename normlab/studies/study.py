@@ -19,7 +19,7 @@ STATEMENT = "stability"
 SMOKE = "smoke"
 """The smallest scale and the default of commands. It shows that a study runs, nothing more."""
 TUNING = "tuning"
-"""The name in place of a study's in tuning trials, which keeps them from counting as evidence."""
+"""The study's name in the configs of tuning trials, so that they never count as evidence."""
 ANALYSES = (5, 8, 12)
 """The numbers of seeds at which planned analyses judge the parts of claims."""
 

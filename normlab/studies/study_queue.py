@@ -80,10 +80,10 @@ class StudyQueue(RunQueue):
     def summary(self) -> list[str]:
         """Return lines that count the runs done and left, and list each job's complete seeds."""
         now, left = len(self.done) - self.before, len(self.left())
-        lines = [f"{len(self.done)} runs done, {now} of them now; {left} left"]
+        lines = [f"{len(self.done)} runs done ({now} of them now), {left} left"]
         for job in self.jobs:
             seeds = " ".join(map(str, self.complete_seeds(job))) or "none"
-            lines.append(f"  {job.name}: whole seeds {seeds}")
+            lines.append(f"  {job.name}: complete seeds: {seeds}")
         return lines
 
     def _is_complete(self, job: Job, seed: int) -> bool:

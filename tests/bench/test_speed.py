@@ -64,4 +64,4 @@ def test_doctor_with_speed_measures_training(capsys, monkeypatch):
     assert "tokens per second of training" in text and "% of this machine's peak" in text
     assert max(map(len, text.splitlines())) <= 80
     assert cli(["doctor", "norm=bn"]) == 1
-    assert "norm=bn is a setting, which needs --speed" in capsys.readouterr().err
+    assert "norm=bn is a setting for --speed; add --speed" in capsys.readouterr().err

@@ -114,7 +114,7 @@ def test_an_interrupted_run_gets_a_warning_and_missing_weights_an_error(copied, 
     folder = copied(outcome={"status": "interrupted", "step": 3})
     assert main(["eval", str(folder), "--limit", "1"]) == 0
     out, said = capsys.readouterr()
-    assert "interrupted at step 3, so these are not the weights of a whole run" in said
+    assert "interrupted at step 3, so these are not the weights of a finished run" in said
     assert "--limit 1 scores part of the split" in " ".join(out.split())
     (folder / "checkpoints" / "best-loss.pt").unlink()
     unkept = ["eval", str(folder), "--weights", "best_loss", "validate.best=false"]

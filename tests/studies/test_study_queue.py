@@ -19,7 +19,7 @@ def test_runs_that_studies_share_are_made_once_and_published_in_both(place, caps
     plan(place, bleu(3.0))
     code, out = run_queue(capsys, "one", "two", "--publish", "results")
     assert code == 0 and len(place.lines("calls")) == 6
-    assert "6 runs done, 6 of them now; 0 left" in out
+    assert "6 runs done (6 of them now), 0 left" in out
     for name in ("one", "two"):
         runs = read(place.folder / "results" / name / "smoke")
         assert [run.key.seed for run in runs if run.record is not None] == [1, 1, 2, 2]
@@ -50,7 +50,7 @@ def test_a_spent_budget_saves_the_runs_and_the_next_call_resumes(place, capsys, 
         code, out = run_queue(capsys, "one", "--publish", "results", budget="1h")
     assert code == 0 and place.lines("stopped") == ["one bn seed=2"]
     assert "1 left" in out and "resume with: normlab study run one --publish results" in out
-    assert "one scale=smoke: whole seeds 1\n" in out
+    assert "one scale=smoke: complete seeds: 1\n" in out
     runs = read(place.folder / "results" / "one" / "smoke")
     assert [run.key.seed for run in runs] == [1, 1], "half a seed is not published"
     plan(place, bleu(3.0))

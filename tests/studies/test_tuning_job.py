@@ -93,7 +93,7 @@ def test_a_diverged_trial_is_worst_and_a_row_that_never_trains_loses_its_rate(tu
     code, out = tuning(capsys)
     assert code == 0 and "| bn | 10 | diverged at 100 | 20 | 4e-3 |" in out
     assert study(tuned).scale("smoke").rates == {"bn": ("optim.lr=4e-3",)}
-    assert "ln trains with no value, so its old rate (optim.lr=9) is removed\n" in out
+    assert "no value trains ln, so its old rate (optim.lr=9) is removed\n" in out
     (row,) = re.findall(r"\| ln .*", (tuned.folder / "results/one/tuning.md").read_text())
     assert row.endswith("| none |")
 

@@ -72,6 +72,6 @@ def recorded_data(records: Sequence[RunRecord]) -> str:
     """Return the name and languages of each data set in some records, such as `Multi30k de-en`."""
     names: dict[str, None] = {}
     for data in (record.data for record in records):
-        name = data.get("label") or data.get("source") or "data that is not named"
+        name = data.get("label") or data.get("source") or "unnamed data"
         names[f"{name} {'-'.join(data.get('languages') or ())}".strip()] = None
     return ", ".join(names) or "no data"

@@ -129,10 +129,10 @@ def fewest(differing: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def phrases(settings: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
-    """Return the `shown` settings in words, with the limits that are set in place of an unset one.
+    """Return the `shown` settings in words.
 
-    For example, runs of 12,000 tokens that are compared with runs of 6 steps are described by their
-    tokens, not as runs without steps.
+    A training limit that is not set is replaced by those that are: runs of 12,000 tokens, compared
+    with runs of 6 steps, are described by their tokens, not as runs without steps.
     """
     unset = {key for key in _LIMITS & {*shown} if settings[key] is None}
     limits = [key for key in settings if key in _LIMITS and settings[key] is not None]

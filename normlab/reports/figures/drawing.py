@@ -71,7 +71,10 @@ def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme)
 
 
 def _set_titles(axes: "Axes", panel: Panel, facet: str, *, is_only_plot: bool) -> None:
-    """Title a plot and its vertical axis; the title of a figure's only plot is its caption."""
+    """Set the plot's title and the label of its vertical axis.
+
+    A figure's only plot has no title, because the caption of the figure has it.
+    """
     if is_only_plot:
         axes.set_ylabel(panel.axis_title)
         return

@@ -39,7 +39,7 @@ def over_training(columns: Sequence[str], runs: Sequence[Run]) -> dict[str, list
     logged = sorted({name for run in runs for row in run.curve for name in row})
 
     def charts(first: Iterable[str], *others: tuple[str, int]) -> list[Panel]:
-        """Return charts of the `first` metrics, then of all matching a (prefix, slashes) pair."""
+        """Return charts of the `first` metrics, then of others with a prefix and slash count."""
         rest = (
             name
             for start, slashes in others

@@ -22,7 +22,7 @@ _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "te
 
 
 def card_pages(root: Path) -> dict[Path, str]:
-    """Return the text of the board and of each published card's page, by path."""
+    """Return the text of the board and of each published card's page, keyed by path."""
     home = root / FOLDER
     cards = {path: read_card(path) for path in sorted(home.glob(f"*/{CARD_FILE}"))}
     pages = {
@@ -52,7 +52,7 @@ def board(cards: Iterable[Card]) -> str:
 
 
 def _loss(card: Card, task: str, score: str) -> float:
-    """Return the mean loss of a card's runs, or infinity if there are none or a seed diverged."""
+    """Return the mean loss of a card's runs, or infinity if it has none or a seed diverged."""
     runs = card.short_runs(task)
     if runs is None or runs.diverged:
         return math.inf

@@ -9,7 +9,7 @@ from normlab.reports.tables.score_table import ScoreTable
 
 
 class Axis(NamedTuple):
-    """A setting that a sweep varies, and its values as words, in order."""
+    """A setting that a sweep varies, and its values as text, in order."""
 
     key: str
     values: tuple[str, ...]

@@ -144,7 +144,7 @@ def _only_row(
 def _comparisons(
     differences: Mapping[RowName, Sequence[PointDifference]], axes: Sequence[Axis]
 ) -> Comparisons | None:
-    """Return how the first rows compare, without rows that are compared at no point."""
+    """Return how the first rows compare. Rows that are compared at no point are left out."""
     rows = [
         _compared_row(name, at_points, axes)
         for name, at_points in islice(differences.items(), _MOST_ROWS)

@@ -80,7 +80,7 @@ def _note_on_runs(records: Sequence[RunRecord]) -> Note:
 def _how_to_read(
     arrangement: Arrangement, rows: Sequence[ScoreRow], experiments: Mapping[str, Experiment]
 ) -> Iterator[Note]:
-    """Yield which weights were tested, what the values and stars mean, and what decides."""
+    """Yield notes on which weights were tested, what values and stars mean, and what decides."""
     records = [record for each in experiments.values() for record in each.records]
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
         yield Note(f"tested: {', or '.join(weights)}", about=About.TESTED)
@@ -139,7 +139,7 @@ def _uncompared(arrangement: Arrangement, rows: Sequence[ScoreRow]) -> Iterator[
 
 
 def _unlike_settings(arrangement: Arrangement, rows: Sequence[ScoreRow]) -> Iterator[Note]:
-    """Yield the settings in which the rows at a point differ, if no study planned them."""
+    """Yield notes on the settings in which rows at a point differ, if no study planned them."""
     if arrangement.study is not None:
         return
     unlike: dict[str, UnlikeSetting] = {}
@@ -153,14 +153,14 @@ def _unlike_settings(arrangement: Arrangement, rows: Sequence[ScoreRow]) -> Iter
 
 
 def _smoothed_loss(records: Sequence[RunRecord], scores: Sequence[str]) -> Iterator[Note]:
-    """Yield that a loss includes label smoothing, if the table also has the perplexity."""
+    """Yield a note that the loss includes label smoothing, if the table has the perplexity."""
     smoothing = max(record.label_smoothing for record in records)
     if smoothing and {"loss", "perplexity"} <= {score.rpartition("/")[2] for score in scores}:
         yield Note.short(f"loss includes label smoothing {smoothing:g}, perplexity does not")
 
 
 def _how_scored(rows: Mapping[str, Experiment], scores: Sequence[str]) -> Iterator[Note]:
-    """Yield how the scores were computed, by row if the rows differ."""
+    """Yield a note on how the scores were computed, by row if the rows differ."""
     methods: list[tuple[str, str]] = []
     for score in scores:
         signed = ((label, row.signature(score)) for label, row in rows.items())

@@ -26,11 +26,11 @@ SCORE = "test/bleu"
 def bootstrap(
     baseline: Sequence[Run], other: Sequence[Run], data_dir: Path | None, *, samples: int = 1000
 ) -> "dict[str, Bootstrap]":
-    """Test the difference in BLEU, keyed by paired seed and, for all seeds together, by `all`.
+    """Return the test of the difference in BLEU for each paired seed, and for all seeds (`all`).
 
-    There is no `all` for a single seed. Raises UserError with the reason if the two rows were not
-    trained, tested or computed in the same way, or if translations are missing or their BLEU
-    differs from the record.
+    If there is only one paired seed, there is no `all`. Raises UserError with the reason if the two
+    rows were not trained, tested or computed in the same way, or if translations are missing or
+    their BLEU differs from the record.
     """
     from normlab.metrics.bleu import paired_bootstrap, scored_as
 

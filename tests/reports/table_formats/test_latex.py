@@ -19,7 +19,7 @@ VALUES = {
 
 LATEX = r"""\begin{table}
 \centering
-\caption{Translation, on data that is not named (norms, scale=smoke). Mean $\pm$ standard deviation over 5 seeds. Bold: better than every other row at its point (Holm). In brackets: difference from ln, paired by seed, 95\,\%}
+\caption{Translation, on unnamed data (norms, scale=smoke). Mean $\pm$ standard deviation over 5 seeds. Bold: better than every other row at its point (Holm). In brackets: difference from ln, paired by seed, 95\,\%}
 \label{tab:norms-smoke}
 \begin{tabular}{lrrr}
 \toprule

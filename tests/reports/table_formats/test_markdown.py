@@ -28,7 +28,7 @@ VALUES = {
 
 # Differences -10, -9.9, -9.8, -9.9, -9.9: deviation 0.0707, half an interval 2.776 of it by root 5.
 MARKDOWN = f"""\
-**Translation, on data that is not named (norms, scale=smoke)**
+**Translation, on unnamed data (norms, scale=smoke)**
 
 | setting | at | test/bleu | valid/loss | stability | article (its data) |
 | --- | --- | --- | --- | --- | --- |
