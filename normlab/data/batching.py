@@ -67,7 +67,7 @@ class Batches(Iterator[Any]):
     that all processes draw the same number. The state is the same on all ranks.
 
     Attributes:
-        indices: for each batch that this process draws in the current epoch, its examples' indices.
+        indices: the example indices of each batch that this process draws in the current epoch.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class BatchesAhead(Iterator[Any]):
             torch.cuda.set_device(self._device)
 
     def _collated(self) -> tuple[Any, float, dict[str, Any]]:
-        """Return the next batch, and the values of `epochs` and of the state after it."""
+        """Collate the next batch, and return it with the `epochs` and the state after it."""
         batch = next(self._batches)
         if self._device.type == "cuda" and self.ahead:
             batch = batch.pinned()

@@ -82,9 +82,9 @@ def known_checksum(path: Path) -> str:
 
 
 def checksums_of(files: Mapping[str, Path] | None) -> dict[str, str] | None:
-    """Return the SHA-256 of each of a source's `files`, by name, or None if they are unknown.
+    """Return the SHA-256 of each of a source's files, keyed by name, or None if `files` is None.
 
-    Many files get a single checksum.
+    More than `_MOST_NAMED` files are summarized by a single checksum.
     """
     if files is None:
         return None
@@ -149,7 +149,7 @@ def is_whole(entry: Path) -> bool:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Refuse downloads inside the context, even by libraries that have read HF_HUB_OFFLINE."""
+    """Refuse downloads in this context, even by libraries that already read HF_HUB_OFFLINE."""
     before = os.environ.get(_OFFLINE)
     loaded = [sys.modules[name] for name in _READ_IT if name in sys.modules]
     flags = [getattr(module, _OFFLINE) for module in loaded]
@@ -194,7 +194,7 @@ def download(what: str, url: str, name: str) -> Path:
 
 
 def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and content of each file in a tar archive whose name has one of `suffixes`.
+    """Yield the name and content of each file with one of `suffixes` in a tar archive.
 
     Nothing is unpacked to disk. If the archive is damaged or unpacks to more than `MAX_BYTES`,
     raises UserError with its path.

@@ -17,10 +17,10 @@ from normlab.errors import UserError
 class CharacterText(DocumentCorpus):
     """A UTF-8 text file, plain or `.gz`, whose end is held out.
 
-    The last `test_share` of the characters is the test split, and the `valid_share` before it is
-    the validation split. Each split is one document of one sentence, in which `LINE_BREAK` stands
-    for a line break. `data_dir` is the file, or a folder with `file`, which can be downloaded from
-    `url`.
+    The last fraction `test_share` of the characters is the test split, and the fraction
+    `valid_share` before it is the validation split. Each split is one document of one sentence, in
+    which `LINE_BREAK` stands for a line break. `data_dir` is the file, or a folder with `file`,
+    which can be downloaded from `url`.
     """
 
     data_dir: str | None

@@ -27,8 +27,8 @@ class Cifar10(ImageSource):
 
     Attributes:
         data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz` (files
-            `CLASS/*.jpg|png`), or the parent of such a folder called `cifar10`; null downloads the
-            binary archive.
+            `CLASS/*.jpg|png`), or with a subfolder `cifar10` that has one of these; null downloads
+            the binary archive.
         valid_size, train_size: see `LabelledSource`.
     """
 
@@ -68,7 +68,7 @@ class Cifar10(ImageSource):
                 return files
         raise UserError(
             f"data_dir={self.data_dir} has no CIFAR-10: put {BINARY} ({URL}) there, or "
-            "train_jpeg.tar.xz and test_jpeg.tar.xz, or omit data_dir to download the former"
+            f"train_jpeg.tar.xz and test_jpeg.tar.xz, or omit data_dir to download {BINARY}"
         )
 
 

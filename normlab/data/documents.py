@@ -75,7 +75,7 @@ class CutDocuments(DocumentCorpus):
 
     @abstractmethod
     def splits_of_text(self) -> Mapping[str, Iterable[Document]]:
-        """Return the documents of each split that comes with the text."""
+        """Return the documents of each split that the text comes with, keyed by split."""
 
     def documents(self) -> Iterator[tuple[str, Document]]:
         splits, shares = self.splits_of_text(), (self.valid_share, self.test_share)
@@ -132,7 +132,7 @@ class FolderDocuments(CutDocuments):
         }
 
     def _read(self, path: Path) -> Iterator[Document]:
-        """Yield the documents of a file, which is a single one if `boundary` is `file`."""
+        """Yield the documents of a file: only one if `boundary` is `file`."""
         parts = blocks(iterate_lines(path))
         if self.boundary == "file":
             joined = ([" ".join(part)] if self.form == "paragraphs" else part for part in parts)

@@ -13,14 +13,14 @@ from torch import Tensor
 
 
 def append_arrays(folder: Path, stem: str, **arrays: np.ndarray) -> None:
-    """Append arrays, as bool or int32, to the files `<stem>.<name>` of a folder."""
+    """Append each array, as bool or int32, to the file `<stem>.<name>` in a folder."""
     for name, array in arrays.items():
         with (folder / f"{stem}.{name}").open("ab") as file:
             file.write(array.astype(bool if array.dtype == bool else np.int32).tobytes())
 
 
 def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32) -> np.ndarray:
-    """Memory-map the file `<stem>.<name>` of a folder, copy-on-write."""
+    """Memory-map the file `<stem>.<name>` in a folder, copy-on-write."""
     return np.memmap(folder / f"{stem}.{name}", dtype=kind, mode="c")
 
 
@@ -30,9 +30,10 @@ def offsets_of(counts: np.ndarray) -> np.ndarray:
 
 
 def width_of(lengths: np.ndarray, padding: float) -> int:
-    """Return the width of a batch of sequences with these lengths.
+    """Return the width of a padded batch of sequences with these lengths.
 
-    It is the smallest width at which padding makes up at least a fraction `padding` of the batch.
+    It is the smallest width that fits all sequences and at which padding makes up at least a
+    fraction `padding` of the batch.
     """
     width = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
     return max(int(lengths.max(initial=0)), int(np.ceil(width)))
@@ -151,7 +152,8 @@ def sentence_spans(
 ) -> tuple[np.ndarray, ...]:
     """Cut documents into spans of sentences; return each span's document, first sentence and end.
 
-    Span i has at most `rooms[i]` tokens, unless the minimum of `least` sentences needs more. If a
+    `documents` holds the index of each document's first sentence, and `offsets` that of each
+    sentence's first token. Both end with the total number. Span i has at most `rooms[i]` tokens, unless the minimum of `least` sentences needs more. If a
     document has fewer than `least` sentences left, its last span starts at an earlier sentence.
     """
     places, limits = offsets.tolist(), rooms.tolist()

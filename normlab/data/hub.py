@@ -7,7 +7,7 @@ from normlab.errors import UserError
 
 
 def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
-    """Load a data set from the Hugging Face Hub or a local folder; return its tables by split.
+    """Load the tables of a data set from the Hugging Face Hub or a local folder, keyed by split.
 
     Raises UserError if that fails. The error uses `files`, a phrase that says what data_dir must
     contain.

@@ -98,7 +98,7 @@ def check_script(lines: Sequence[str], language: Language, name: str) -> None:
 
 
 def _meant(code: str) -> str:
-    """Return a suggestion if the code is a country code: `cn` is China, whose language is `zh`."""
+    """Return a hint for the error if the code is a country code, such as `cn` instead of `zh`."""
     if not re.fullmatch("[A-Za-z]{2}", code):
         return ""
     language = Tag.make(territory=code.upper()).maximize().language

@@ -62,7 +62,7 @@ def mask_tokens(
     share: float,
     corruption: Corruption,
 ) -> Masked:
-    """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
+    """Choose about a fraction `share` of each sequence's `maskable` tokens, and corrupt them.
 
     A sequence with a maskable token gets at least one label. `numbers` [B, P, NUMBERS_PER_TOKEN]
     are random, uniform in [0, 1). Words are chosen whole. `begins` [B, P] is True at a word's first

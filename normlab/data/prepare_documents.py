@@ -47,7 +47,7 @@ class PreparedDocuments:
         return cls({}, DocumentTokenizer.of_text(vocabulary[_TOKENIZER]), description)
 
     def vocabulary(self) -> dict[str, str]:
-        """Return the content of the vocabulary file, keyed by the file's name."""
+        """Return the vocabulary file as text, keyed by its name."""
         return {_TOKENIZER: self.tokenizer.text()}
 
 

@@ -53,7 +53,7 @@ class PreparedTranslation:
         return cls({}, {}, tokenizers[0], tokenizers[-1], form, languages, description)
 
     def vocabulary(self) -> dict[str, str]:
-        """Return the content of the vocabulary file or, if not joint, files, keyed by file name."""
+        """Return the vocabulary files as text, keyed by name: one if joint, otherwise two."""
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         sides = dict(zip(_SIDES, tokenizers, strict=True))
         if self.description["vocabulary"]["joint"]:

@@ -232,7 +232,7 @@ def _choose_labels(
 
 
 def _fit(spans: _Spans, offsets: np.ndarray, rng: np.random.Generator) -> _Cut:
-    """Cut each span at a random sentence boundary, and truncate an A that leaves too little room.
+    """Cut each span into A and B at a random sentence, and truncate A if it leaves too little room.
 
     A lone sentence, which gets a B from another document, leaves room for a B of typical length.
     """

@@ -24,7 +24,7 @@ _REMEDIES = {
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file of at most `MAX_BYTES` bytes unpacked (see `iterate_lines`)."""
+    """Return the lines of a text file; see `iterate_lines`, with a limit of `MAX_BYTES`."""
     return list(iterate_lines(path, most=MAX_BYTES))
 
 

@@ -18,7 +18,7 @@ from normlab.data.vocabulary import DocumentTokenizer
 class TextBatch(NamedTuple):
     """A batch of windows as arrays [rows, columns].
 
-    `ids` (int64) has the tokens, and `next_ids` (int64) the token that follows each of them.
+    `ids` (int64) holds the tokens, and `next_ids` (int64) the token that follows each of them.
     `valid` (bool) is False for padding.
     """
 

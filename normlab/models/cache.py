@@ -35,7 +35,7 @@ class Lineage:
         self.visible = (self.slots[..., None] == every).flatten(2).unsqueeze(1)
 
     def select(self, rows: Int[Tensor, "M"]) -> None:
-        """Keep only the hypotheses `rows`, in that order."""
+        """Keep only the hypotheses at indices `rows`, in that order."""
         if self.slots is not None:
             self.slots = self.slots.flatten(0, 1)[rows].unflatten(0, (-1, self.width))
 
@@ -99,7 +99,7 @@ class LayerCache:
         return _side_by_side(query, self.lineage.width), key, value, source.keys
 
     def keep(self, groups: Int[Tensor, "F"]) -> None:
-        """Keep only the sentences `groups`."""
+        """Keep only the sentences at indices `groups`."""
 
         def selected(buffer: Tensor) -> Tensor:
             new = torch.empty_like(buffer[: len(groups)])
@@ -141,7 +141,7 @@ class CachedDecoding:
         return x
 
     def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        """Keep only the hypotheses `rows`, in that order, and the sentences `groups` if set."""
+        """Keep only the hypotheses at indices `rows`, and the sentences at `groups` unless None."""
         self.lineage.select(rows)
         if groups is not None:
             for cache in self.caches:

@@ -49,7 +49,7 @@ class Hypothesis:
 
 
 class SpecialIds(NamedTuple):
-    """The ids of the begin mark and end mark of a sentence, and of padding."""
+    """The token ids of the begin mark, the end mark and padding."""
 
     bos: int
     eos: int
@@ -89,9 +89,9 @@ def search(
 class _Beams:
     """The hypotheses of a batch: `beam` unfinished ones per sentence, and the finished ones.
 
-    Each unfinished sentence is a group of `beam` rows, one per hypothesis. `alive` holds the
-    group's index in the batch, `tokens` the tokens of each row, `last` its last token, and `scores`
-    [groups, beam] its log-probability. `finished` lists the ended hypotheses of each sentence.
+    Each unfinished sentence is a group of `beam` rows, one per hypothesis. `alive` maps groups to
+    sentences of the batch. `tokens` holds the tokens of each row, `last` its last token, and
+    `scores` [groups, beam] its log-probability. `finished` lists each sentence's ended hypotheses.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class _Beams:
         return [g for g, sentence in pairs if len(self.finished[sentence]) < self.beam]
 
     def extend(self, best: "_Best", state: Any) -> None:
-        """Drop finished sentences, and extend the others by their best candidates that go on."""
+        """Drop finished sentences; extend the others by their best candidates that do not end."""
         totals, parents, words = best
         order = (words == self.eos).long().argsort(dim=1, stable=True)[:, : self.beam]
         self.scores, last = totals.gather(1, order), words.gather(1, order)

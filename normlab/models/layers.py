@@ -98,7 +98,7 @@ MakeLinear = Callable[..., Linear]
 class Embedding(nn.Embedding):
     """An embedding of tokens (with a zero row for padding), positions or segments.
 
-    `deviation` is the standard deviation of the initial values. None means `dim^-0.5`, which makes
+    `deviation` is the standard deviation of the initial values. None means `dim^-0.5`, which gives
     rows about unit length. With `unit=True` each row is normalized to unit length on every use
     (FixNorm; Nguyen and Chiang 2018); a tied output layer must use `table`.
     """
@@ -150,7 +150,7 @@ class Sinusoids(nn.Module):
 
 
 def sinusoids(num_positions: int, dim: int) -> Float[Tensor, "P D"]:
-    """Return sine and cosine waves of `dim / 2` geometric frequencies (Vaswani 2017, sec. 3.5).
+    """Return sines and cosines at `dim / 2` geometric frequencies (Vaswani et al. 2017, sec. 3.5).
 
     Sines fill the first half and cosines the second, as in tensor2tensor and fairseq.
     """

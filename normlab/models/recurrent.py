@@ -188,7 +188,7 @@ class Recurrent(Stack):
         return x, after
 
     def _aligned(self, x: Tensor, tokens: Tokens) -> tuple[Tensor, Tokens]:
-        """Pad to the longest sequence of all processes if norms communicate at each step."""
+        """Pad to the longest sequence on any process if norms communicate at each step."""
         if not self.training or world().size == 1 or not running_norms(self):
             return x, tokens
         more = max(gather_objects(x.shape[1])) - x.shape[1]

@@ -103,7 +103,7 @@ class ResNetArchitecture(ModelArchitecture):
 
 
 class Block(nn.Module):
-    """Two convolutions and a shortcut."""
+    """A residual block: two convolutions and a shortcut."""
 
     def __init__(
         self, sizes: ResNetArchitecture, norms: Norms, path: str, channels: int, filters: int

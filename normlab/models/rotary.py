@@ -31,7 +31,7 @@ class Rope(Struct, frozen=True, forbid_unknown_fields=True):
     global_every: int = 6
 
     def in_layer(self, layer: int, dim: int) -> "Rotary":
-        """Build the rotation of a layer, counted from 0, for heads of width `dim`."""
+        """Build the rotation for a layer, counted from 0, with heads of width `dim`."""
         base = self.base
         if self.local_base is not None and (layer + 1) % self.global_every:
             base = self.local_base
@@ -61,7 +61,7 @@ class Rotary(nn.Module):
         return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=self.axis).flatten(-2)
 
     def angles(self, count: int, like: Tensor) -> tuple[Float[Tensor, "P K"], Float[Tensor, "P K"]]:
-        """Return the cached cosines and sines of at least `count` positions."""
+        """Return cosines and sines for `count` or more positions, from the cache if possible."""
         frequencies, known = self.frequencies, self._tables
         if known is not None and not torch.compiler.is_compiling():
             made_of, version, cos, sin = known

@@ -190,8 +190,8 @@ class Seq2SeqArchitecture(StackArchitecture):
     """Architecture settings of an encoder-decoder Transformer.
 
     Attributes:
-        share_embeddings: `all` uses one matrix for source, target and output (needs a joint
-            vocabulary), `target` shares it between target and output, `none` uses three matrices.
+        share_embeddings: `all` uses one matrix for source, target and output, which needs a joint
+            vocabulary; `target` shares one between target and output; `none` uses three.
     """
 
     takes = TextToText
