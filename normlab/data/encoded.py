@@ -153,8 +153,9 @@ def sentence_spans(
     """Cut documents into spans of sentences; return each span's document, first sentence and end.
 
     `documents` holds the index of each document's first sentence, and `offsets` that of each
-    sentence's first token. Both end with the total number. Span i has at most `rooms[i]` tokens, unless the minimum of `least` sentences needs more. If a
-    document has fewer than `least` sentences left, its last span starts at an earlier sentence.
+    sentence's first token. Both end with the total number. Span i has at most `rooms[i]` tokens,
+    unless the minimum of `least` sentences needs more. If a document has fewer than `least`
+    sentences left, its last span starts at an earlier sentence.
     """
     places, limits = offsets.tolist(), rooms.tolist()
     cuts = list[tuple[int, int, int]]()
