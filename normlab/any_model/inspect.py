@@ -130,7 +130,7 @@ def _examination(
         example = example_of(runner.model, batches[0], attempt)
         examination = Examination(runner, example, batches, loss, causal)
         try:
-            examination.outputs(examination.lead)
+            examination.outputs(examination.longest_row)
             return examination
         except ModelFailed as error:
             failed = error

@@ -29,7 +29,7 @@ def title_of(examination: Examination) -> str:
     real, length = len(example.numbers), example.length
     numbers = [str(example.numbers[n]) for n in sorted(examination.rows) if n < real]
     rows = f"{'row' if len(numbers) == 1 else 'rows'} {listed(numbers)} of {example.total}"
-    axis, first = next(iter(example.rows.values())), batch_first(model)
+    axis, first = next(iter(example.row_axes.values())), batch_first(model)
     if axis or first is not None:
         rows += f" on axis {axis}" + f" (batch_first={first})" * (axis == int(first is False))
     if added := example.size - real:

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from normlab.any_model.batches.outputs import Outputs, PaddingSide, outputs_of
+from normlab.any_model.batches.outputs import Outputs, outputs_of
+from normlab.any_model.batches.overlap import PaddingSide
 from normlab.errors import UserError
 
 InputKey = str | int | None
@@ -34,18 +35,18 @@ def message_of(error: Exception) -> str:
 class Example:
     """A batch and the axes of its tensors; `form` is the type of the user's batch.
 
-    `rows` maps each input to its row axis, and `tokens` maps it to its position axis, if it has
-    one. `mask` is the input that marks real tokens: by ones (`real`), by zeros (`padding`), by
-    `lengths`, or by `shares` of the longest length. `fill` maps each input, including other masks,
-    to its value under padding. `special` are token ids that are placeholders or marks, not words.
+    `row_axes` maps each input to its row axis, and `position_axes` maps it to its position axis, if
+    it has one. `mask` is the input that marks real tokens: by ones (`real`), by zeros (`padding`),
+    by `lengths`, or by `shares` of the longest length. `fill` maps each input, including other
+    masks, to its value under padding. `special` are token ids that are placeholders or marks, not words.
     `numbers` has the numbers of the rows in the user's batch of `total` rows; added rows come last
     and have no number.
     """
 
     values: Mapping[InputKey, Any]
     form: type
-    rows: Mapping[InputKey, int]
-    tokens: Mapping[InputKey, int] = field(default_factory=dict)
+    row_axes: Mapping[InputKey, int]
+    position_axes: Mapping[InputKey, int] = field(default_factory=dict)
     mask: InputKey = None
     mask_kind: MaskKind | None = None  # None if there is no mask
     side: PaddingSide = "right"
@@ -58,13 +59,13 @@ class Example:
     @property
     def size(self) -> int:
         """The number of rows."""
-        key, axis = next(iter(self.rows.items()))
+        key, axis = next(iter(self.row_axes.items()))
         return self.values[key].shape[axis]
 
     @property
     def length(self) -> int:
         """The number of positions; 0 if the inputs have no position axis."""
-        return next((self.values[key].shape[axis] for key, axis in self.tokens.items()), 0)
+        return next((self.values[key].shape[axis] for key, axis in self.position_axes.items()), 0)
 
     @property
     def pads(self) -> int:
@@ -72,14 +73,14 @@ class Example:
         return max(8, self.length // 2)
 
     @property
-    def decoder(self) -> Mapping[InputKey, int]:
+    def decoder_axes(self) -> Mapping[InputKey, int]:
         """The position axis of each input that only the decoder of an encoder-decoder gets."""
         return {key: 1 for key in self.content if str(key).startswith(("decoder", "tgt"))}
 
     @property
     def steps(self) -> int:
         """The number of positions that a causal model, or a model's decoder, reads in order."""
-        return next((self.values[key].shape[1] for key in self.decoder), self.length)
+        return next((self.values[key].shape[1] for key in self.decoder_axes), self.length)
 
     @property
     def device(self) -> torch.device:
@@ -104,14 +105,14 @@ class Example:
         return [int(n) for n in self.real.sum(1)]
 
     @property
-    def lead(self) -> int:
+    def longest(self) -> int:
         """The index of the longest row, or of the first one if several are equally long."""
         return self.lengths.index(max(self.lengths))
 
     @property
     def content(self) -> list[InputKey]:
         """The inputs whose values may be replaced: tokens, features, images."""
-        keys = [key for key in self.rows if key is not None and key != self.mask]
+        keys = [key for key in self.row_axes if key is not None and key != self.mask]
         return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
 
     def one(self, row: int) -> "Example":
@@ -131,11 +132,11 @@ class Example:
         has none. With `other`, it gets values that real tokens could have. Position ids and token
         types repeat the nearest value.
         """
-        row, on_the_left = self.alone(self.lead), (side or self.side) == "left"
+        row, on_the_left = self.alone(self.longest), (side or self.side) == "left"
         length = row.length
 
         def grow(key: InputKey, value: Tensor) -> Tensor:
-            axis = row.tokens[key]
+            axis = row.position_axes[key]
             end = value.narrow(axis, 0 if on_the_left else length - 1, 1)
             block = end.repeat_interleave(n, axis)
             if key in row.content and other:
@@ -151,7 +152,7 @@ class Example:
                 block = torch.full_like(block, self.fill[key])
             return torch.cat((block, value) if on_the_left else (value, block), axis)
 
-        more = row.change(row.tokens, grow)
+        more = row.change(row.position_axes, grow)
         if self.mask_kind == "shares":
             more = more.change([self.mask], lambda _, x: x * length / (length + n))
         return more
@@ -160,7 +161,7 @@ class Example:
         """Return the batch with other values in all rows except one."""
 
         def change(key: InputKey, x: Tensor) -> Tensor:
-            other, axis = self._other(key, x), self.rows[key]
+            other, axis = self._other(key, x), self.row_axes[key]
             same = x.narrow(axis, row, 1)
             before, _, after = other.tensor_split([row, row + 1], axis)
             return torch.cat([before, same, after], axis)
@@ -169,12 +170,12 @@ class Example:
 
     def reversed(self) -> "Example":
         """Return the batch with its rows in reverse order."""
-        return self.change(self.rows, lambda key, x: x.flip(self.rows[key]))
+        return self.change(self.row_axes, lambda key, x: x.flip(self.row_axes[key]))
 
     def with_later_tokens(self, t: int) -> "Example":
         """Return the longest row alone, with other values from position t of `steps` on."""
-        row = self.alone(self.lead)
-        axes = row.decoder or row.tokens
+        row = self.alone(self.longest)
+        axes = row.decoder_axes or row.position_axes
 
         def change(key: InputKey, x: Tensor) -> Tensor:
             earlier, later = x.tensor_split([t], axes[key])
@@ -189,14 +190,15 @@ class Example:
             row = row.change(row.content, row._other)
 
             def joined(key: InputKey, x: Tensor, new: "Example" = row) -> Tensor:
-                return torch.cat([x, new.values[key]], self.rows[key])
+                return torch.cat([x, new.values[key]], self.row_axes[key])
 
-            example = example.change(example.rows, joined)
+            example = example.change(example.row_axes, joined)
         return example
 
     def select_rows(self, start: int, stop: int) -> "Example":
         """Return the rows from start to stop."""
-        return self.change(self.rows, lambda key, x: x.narrow(self.rows[key], start, stop - start))
+        axes, count = self.row_axes, stop - start
+        return self.change(axes, lambda key, x: x.narrow(axes[key], start, count))
 
     def select_positions(self, start: int, stop: int) -> "Example":
         """Return the positions from start to stop, with lengths counted from start."""
@@ -207,7 +209,8 @@ class Example:
                 return (x - start).clamp(0, count)
             return (x * self.length - start).clamp(0, count) / count
 
-        new = self.change(self.tokens, lambda key, x: x.narrow(self.tokens[key], start, count))
+        axes = self.position_axes
+        new = self.change(axes, lambda key, x: x.narrow(axes[key], start, count))
         has_lengths = self.mask_kind in ("lengths", "shares")
         return new.change([self.mask], cut_length) if has_lengths else new
 
@@ -226,7 +229,7 @@ class Example:
         if x.is_floating_point():
             return 2 * x.roll(1, -1) + x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
         if x.ndim > 2 and x.dtype != torch.bool:
-            return x.roll(1, self.tokens.get(key, self.rows[key]))
+            return x.roll(1, self.position_axes.get(key, self.row_axes[key]))
         special = torch.tensor([*self.special, self.fill.get(key, 0)], device=x.device).long()
         known = self.values[key].unique()
         words = known[~torch.isin(known, special)] if known.dtype != torch.bool else known

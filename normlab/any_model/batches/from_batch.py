@@ -148,8 +148,8 @@ def _filled(
             f"(pad_token_id {pad}) as real; invert it"
         )
     on_the_left = bool(example.length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
-    fill = {k: _fill(values[k], pads, pad) for k in example.content if k in example.tokens}
-    others = [k for k in example.tokens if "mask" in names.get(k, "") and k != example.mask]
+    fill = {k: _fill(values[k], pads, pad) for k in example.content if k in example.position_axes}
+    others = [k for k in example.position_axes if "mask" in names.get(k, "") and k != example.mask]
     fill |= {k: under_padding(values[k], pads, ~pads) for k in others}
     side = "left" if on_the_left else "right"
     return replace(example, side=side, fill=fill, has_padding=bool(pads.any()))
@@ -192,12 +192,13 @@ def _cut(example: Example, config: Any, conventions: Conventions) -> Example:
     total, positions = example.size, conventions.max_positions
     longest = example.real.sum(1).argsort(descending=True, stable=True)[: conventions.max_rows]
     order = longest.sort().values
-    example = example.change(example.rows, lambda k, x: x.index_select(example.rows[k], order))
+    axes = example.row_axes
+    example = example.change(axes, lambda k, x: x.index_select(axes[k], order))
     example = replace(example, numbers=(*order.tolist(),), total=total)
     if example.length:
-        lead = example.real[example.lead]
-        start, stop = (int(n) for n in lead.nonzero().flatten()[[0, -1]])
-        floats = [example.values[k] for k in example.content if k in example.tokens]
+        real = example.real[example.longest]
+        start, stop = (int(n) for n in real.nonzero().flatten()[[0, -1]])
+        floats = [example.values[k] for k in example.content if k in example.position_axes]
         floats = [x for x in floats if x.is_floating_point()]
         config = getattr(config, "text_config", config)
         limits = [] if floats else [getattr(config, name, None) for name in _LIMITS]

@@ -1,6 +1,9 @@
 """The question of whether the other rows of a batch change a row's output."""
 
-from normlab.any_model.batches.outputs import Overlap
+from torch import Tensor
+
+from normlab.any_model.batches.example import Example
+from normlab.any_model.batches.overlap import Padded, RowInBatch
 from normlab.any_model.questions.examination import Examination, PassPair
 from normlab.any_model.questions.leak import leak_finding
 from normlab.findings.finding import Finding
@@ -15,30 +18,40 @@ def batch_mates(examination: Examination) -> Finding:
     the row alone, and y' its output in the batch, in the batch with the rows in reverse order and,
     for the longest row, in the batch with different values in all other rows.
     """
-    batch, rows = examination.example, examination.example.size
-    main, base = next(iter(examination.outputs(examination.one(batch.lead)).items()))
-    if (y := examination.outputs(batch)[main]).shape == base.shape:
+    batch = examination.example
+    main, base = next(iter(examination.outputs(examination.one(batch.longest)).items()))
+    y = examination.outputs(batch)[main]
+    if y.shape == base.shape:
         return Finding.none("the output has no batch axis")
     if y.ndim == base.ndim + 1:
-        text = f"the output is {[*y.shape]}, but {[*base.shape]} for one row: its axis is dropped"
-        return Finding(f"{text}, as by squeeze() without an axis", verdict="look")
-    in_reverse, others = batch.reversed(), batch.with_other_rows(batch.lead)
+        return Finding(_dropped_axis_in_words(y, base), verdict="look")
+    pairs = _pairs(examination)
+    how = f"Each row alone and among {batch.size}"
+    return leak_finding(examination, examination.changes(pairs), pairs, "other rows", how)
+
+
+def _pairs(examination: Examination) -> dict[str, PassPair]:
+    """Return the comparisons of rows in the batch, and in two variants of it, with rows alone."""
+    batch, size = examination.example, examination.example.size
+    in_reverse, others = batch.reversed(), batch.with_other_rows(batch.longest)
     examination.keep(in_reverse)
-    comparisons: dict[str, PassPair] = {}
+
+    def pair(row: int, variant: Example, index: int) -> PassPair:
+        overlap = RowInBatch(index, size, Padded(batch.side))
+        return PassPair(variant, examination.one(row), overlap, examination.alone(row))
+
+    pairs: dict[str, PassPair] = {}
     for row in examination.rows:
-        for name, variant, place in (
-            ("", batch, row),
-            (" in reverse order", in_reverse, rows - 1 - row),
-        ):
-            overlap = Overlap(batch.side, row=place, rows=rows)
-            pair = PassPair(variant, examination.one(row), overlap, examination.alone(row))
-            comparisons[f"row {examination.number(row)} among {rows}{name}"] = pair
-    name = f"row {examination.number(batch.lead)} among {rows} with other values"
-    overlap = Overlap(batch.side, row=batch.lead, rows=rows)
-    comparisons[name] = PassPair(
-        others, examination.one(batch.lead), overlap, examination.alone(batch.lead)
-    )
-    changes = examination.changes(comparisons)
-    return leak_finding(
-        examination, changes, comparisons, "other rows", f"Each row alone and among {rows}"
+        name = f"row {examination.number(row)} among {size}"
+        pairs[name] = pair(row, batch, row)
+        pairs[f"{name} in reverse order"] = pair(row, in_reverse, size - 1 - row)
+    name = f"row {examination.number(batch.longest)} among {size} with other values"
+    pairs[name] = pair(batch.longest, others, batch.longest)
+    return pairs
+
+
+def _dropped_axis_in_words(y: Tensor, base: Tensor) -> str:
+    return (
+        f"the output is {[*y.shape]}, but {[*base.shape]} for one row: its axis is dropped, as by "
+        "squeeze() without an axis"
     )

@@ -250,7 +250,7 @@ class _Search:
                 if isinstance(y, Tensor) and isinstance(value, Tensor):
                     parts[number] = y.clone()
                     with suppress(UserError):
-                        target, source = self.overlap(parts[number], value)
+                        target, source = self.overlap.first(parts[number], value)
                         target.copy_(source)
             return tree_unflatten(parts, structure)
 

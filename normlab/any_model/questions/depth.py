@@ -1,5 +1,7 @@
 """The question of how the gradient grows over the layers."""
 
+from collections.abc import Mapping
+
 import torch
 
 from normlab.any_model.batches.example import message_of, run_model
@@ -18,21 +20,29 @@ def depth(examination: Examination) -> Finding:
     The loss is sum(y cos(y)), where y is the output for the longest row and the cosine is detached;
     no norm makes this loss constant. A layer's gradient norm is taken over all its parameters.
     """
-    with preserved(examination.model), torch.enable_grad():
-        examination.model.requires_grad_(True).zero_grad()
-        try:
-            outputs = run_model(examination.model, examination.lead, examination.runner.forward)
-            y = next(iter(outputs.values()))
-            (y * y.detach().cos()).sum().backward()
-        except RuntimeError as error:  # some layers have no backward pass in eval mode
-            return Finding.none(f"no gradient: {message_of(error)}")
-        layers = gradients_by_layer(examination.model)
-    growth = growth_by_stack(layers)
+    try:
+        gradients = _gradients(examination)
+    except RuntimeError as error:  # some layers have no backward pass in eval mode
+        return Finding.none(f"no gradient: {message_of(error)}")
+    growth = growth_by_stack(gradients)
     if not growth:
         return NOTHING
-    answer = "; ".join(
-        f"gradient x {v:.2g} from the first to the last layer{f' of {n}' * bool(n)}"
-        for n, v in growth.items()
+    table = AnswerTable(("layer", "gradient"), [*gradients.items()])
+    return look_above(_answer(growth), steepest(growth), STEEP, table)
+
+
+def _gradients(examination: Examination) -> dict[str, float]:
+    """Return the gradient norm of each layer, by path. Raises RuntimeError if there are none."""
+    model, row, forward = examination.model, examination.longest_row, examination.runner.forward
+    with preserved(model), torch.enable_grad():
+        model.requires_grad_(True).zero_grad()
+        y = next(iter(run_model(model, row, forward).values()))
+        (y * y.detach().cos()).sum().backward()
+        return gradients_by_layer(model)
+
+
+def _answer(growth: Mapping[str, float]) -> str:
+    return "; ".join(
+        f"gradient x {factor:.2g} from the first to the last layer{f' of {stack}' * bool(stack)}"
+        for stack, factor in growth.items()
     )
-    table = AnswerTable(("layer", "gradient"), [*layers.items()])
-    return look_above(answer, steepest(growth), STEEP, table)

@@ -1,7 +1,7 @@
 """The model under inspection, and how much its outputs change between two passes."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.backends import mha
 
 from normlab.any_model.batches.example import Example
-from normlab.any_model.batches.outputs import Outputs, Overlap, comparable
+from normlab.any_model.batches.outputs import Outputs
+from normlab.any_model.batches.overlap import Overlap, Padded, comparable
 from normlab.any_model.tracing.calls import Runner, fast_path
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.found_norms import FoundNorm, FoundNorms, find_norms
@@ -80,8 +81,8 @@ class Examination:
     causal: bool | None = None
     without_float64: dict[str, None] = field(default_factory=dict)
     compared: dict[str, None] = field(default_factory=dict)
-    _outputs: dict[Any, Outputs] = field(default_factory=dict)
-    _variants: dict[Any, Example] = field(default_factory=dict)
+    _outputs: dict[tuple[Example, bool, bool], Outputs] = field(default_factory=dict)
+    _variants: dict[Hashable, Example] = field(default_factory=dict)
 
     @property
     def model(self) -> nn.Module:
@@ -115,7 +116,7 @@ class Examination:
     def rows(self) -> list[int]:
         """The rows to examine: the longest, the first, the last and the middle one."""
         size = self.example.size
-        return [*dict.fromkeys((self.example.lead, 0, size - 1, size // 2))]
+        return [*dict.fromkeys((self.example.longest, 0, size - 1, size // 2))]
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
@@ -125,24 +126,29 @@ class Examination:
         return (False, True) if has and mha.get_fastpath_enabled() else (False,)
 
     @property
-    def lead(self) -> Example:
+    def longest_row(self) -> Example:
         """The longest row alone, without its padding."""
-        return self.alone(self.example.lead)
+        return self.alone(self.example.longest)
 
     @property
     def outputs_with_nan(self) -> list[str]:
         """The names of the longest row's outputs that contain NaN."""
-        return [name for name, y in self.outputs(self.lead).items() if bool(y.isnan().any())]
+        return [name for name, y in self.outputs(self.longest_row).items() if bool(y.isnan().any())]
 
     def alone(self, row: int) -> Example:
         """Return a row alone, without its padding."""
-        return self._variants.setdefault(("alone", row), self.example.alone(row))
+        return self._cached(("alone", row), lambda: self.example.alone(row))
 
     def one(self, row: int) -> Example:
         """Return a row alone, with its padding."""
         if self.example.lengths[row] == self.example.length:
             return self.alone(row)
-        return self._variants.setdefault(("one", row), self.example.one(row))
+        return self._cached(("one", row), lambda: self.example.one(row))
+
+    def _cached(self, key: Hashable, make: Callable[[], Example]) -> Example:
+        if key not in self._variants:
+            self._variants[key] = make()
+        return self._variants[key]
 
     def without_cache(self) -> "Examination":
         """Return this examination without cached outputs, for a model that was changed."""
@@ -257,9 +263,9 @@ class Examination:
         pairs = {name: overlap.nearest(y[name], y0[name]) for name in names}
         if comparison.within is None or comparison.within is base:
             return pairs
-        real, inside = self.outputs(comparison.within), Overlap(overlap.side)
+        real, padded = self.outputs(comparison.within), Padded(self.example.side)
         return {
-            name: (inside(y, real[name])[0], inside(y0, real[name])[0])
+            name: (padded.first(y, real[name])[0], padded.first(y0, real[name])[0])
             for name, (y, y0) in pairs.items()
         }
 

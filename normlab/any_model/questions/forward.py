@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from normlab.any_model.batches.example import Example, InputKey, call_model
-from normlab.any_model.batches.outputs import Outputs, Overlap, outputs_of, tensors
+from normlab.any_model.batches.outputs import Outputs, outputs_of, tensors
+from normlab.any_model.batches.overlap import Padded
 from normlab.any_model.questions.culprit import culprit_in_words, locate
 from normlab.any_model.questions.examination import LEAK, Examination, PassPair
 from normlab.any_model.questions.wording import by_how_much
@@ -25,9 +26,9 @@ def forward(examination: Examination) -> Finding:
     other question is asked, except that `statistics` is asked after NaN. A third pass starts from
     the state in which the second one leaves the model; all other passes start from the same state.
     """
-    outputs = examination.outputs(examination.lead)
+    outputs = examination.outputs(examination.longest_row)
     if with_nan := examination.outputs_with_nan:
-        source = _source_of_nan(examination, examination.lead)
+        source = _source_of_nan(examination, examination.longest_row)
         return _with_nan(examination, source, outputs, with_nan[0])
     random = _random(examination)
     if random is not None:
@@ -45,8 +46,8 @@ def forward(examination: Examination) -> Finding:
 
 def _random(examination: Examination) -> Finding | None:
     """Return the finding on outputs that differ from one run to the next; None if none do."""
-    row = examination.lead
-    twice = PassPair(replace(row), row, Overlap())
+    row = examination.longest_row
+    twice = PassPair(replace(row), row, Padded())
     with examination.runner.reseeded():
         if examination.change_in_model_dtype(twice) == 0:
             return None
@@ -80,7 +81,7 @@ class SecondCall:
 
 def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
     """Run the longest row twice from the same state, without restoring it in between."""
-    row, model, run = examination.lead, examination.model, examination.runner
+    row, model, run = examination.longest_row, examination.model, examination.runner
     before = row.change(row.content, lambda _, x: x.clone())
     run.restore()
     with torch.no_grad():

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from torch import Tensor, nn
 
-from normlab.any_model.batches.outputs import Overlap
+from normlab.any_model.batches.overlap import SharedPositions
 from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
 from normlab.any_model.questions.leak import change_in_words, leak_finding
 from normlab.any_model.tracing.class_names import causality_by_name
@@ -30,7 +30,7 @@ def future(examination: Examination) -> Finding:
     if why_not := _why_not(examination):
         return Finding.none(why_not)
     example, n = examination.example, examination.example.steps
-    y = next(iter(examination.outputs(examination.lead).values()))
+    y = next(iter(examination.outputs(examination.longest_row).values()))
     positions = _positions(examination, y)
     if positions is None:
         return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
@@ -39,13 +39,13 @@ def future(examination: Examination) -> Finding:
     comparisons = {
         f"other tokens after the first {t}": PassPair(
             example.with_later_tokens(t),
-            examination.lead,
-            Overlap("right", size=positions, common=t),
+            examination.longest_row,
+            SharedPositions(positions, shared=t),
         )
         for t in lengths
     }
     changes = _changes(examination, comparisons)
-    whose = "decoder positions" if example.decoder else "positions"
+    whose = "decoder positions" if example.decoder_axes else "positions"
     numbers = ", ".join(map(str, sorted(lengths)))
     how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
     worst = max(changes.values(), key=lambda change: change.in_float64)
@@ -69,7 +69,7 @@ def _why_not(examination: Examination) -> str:
     if examination.causal is False:
         return "the model is not causal"
     encodes = getattr(getattr(examination.model, "config", None), "is_encoder_decoder", False)
-    if encodes and not examination.example.decoder:
+    if encodes and not examination.example.decoder_axes:
         return "the batch has no decoder_input_ids for the decoder; add them"
     return "there are fewer than two positions" if examination.example.steps < 2 else ""
 
@@ -83,7 +83,7 @@ def _must_be_causal(
     tokens are a decoder's, or if later tokens do not change its output. Otherwise, what the model
     or the module declares decides.
     """
-    if examination.causal or examination.example.decoder or worst.in_float64 <= LEAK:
+    if examination.causal or examination.example.decoder_axes or worst.in_float64 <= LEAK:
         return True
     return causality(examination.model, path)
 
@@ -129,9 +129,9 @@ def _not_causal_in_words(
 
 def _is_pooled(examination: Examination, y: Tensor) -> bool:
     """Return whether the output has the same shape for fewer positions."""
-    if examination.example.decoder:
+    if examination.example.decoder_axes:
         return False
-    short = examination.lead.select_positions(0, examination.lead.length - 1)
+    short = examination.longest_row.select_positions(0, examination.longest_row.length - 1)
     with suppress(UserError):
         return next(iter(examination.outputs(short).values())).shape == y.shape
     return False

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from normlab.any_model.batches.example import ModelFailed, message_of
-from normlab.any_model.batches.outputs import Overlap, PaddingSide
+from normlab.any_model.batches.overlap import Padded, PaddingSide, RowInBatch, SharedPositions
 from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
 from normlab.any_model.questions.leak import leak_finding
 from normlab.errors import UserError
@@ -44,7 +44,7 @@ def padding(examination: Examination) -> Finding:
         return Finding.none("the inputs have no token axis, so nothing is padded")
     if not example.mask_kind:
         return Finding.none("no input marks padding; set mask= to the name of the input that does")
-    length = examination.lead.length
+    length = examination.longest_row.length
     pairs = {f"padding by {n:,} to {length + n:,} positions": padding_pair(examination, n)}
     pairs[_OTHER_VALUES] = padding_pair(examination, n, other=True)
     try:
@@ -76,9 +76,9 @@ def padding_pair(
 ) -> PassPair:
     """Return the comparison of the longest row padded by n positions with the row alone."""
     side = side or examination.example.side
-    overlap = Overlap(side, length=examination.lead.length, padding=n)
+    overlap = Padded(side, examination.longest_row.length, n)
     variant = examination.example.padded(n, other=other, side=side)
-    return PassPair(variant, examination.lead, overlap, unusual=other)
+    return PassPair(variant, examination.longest_row, overlap, unusual=other)
 
 
 def to_blocks(length: int) -> list[int]:
@@ -95,7 +95,7 @@ def _own_padding(examination: Examination) -> Iterable[tuple[str, PassPair]]:
     example = examination.example
     for row in examination.rows:
         if pads := example.length - example.lengths[row]:
-            overlap = Overlap(example.side, length=example.lengths[row], padding=pads)
+            overlap = Padded(example.side, example.lengths[row], pads)
             name = f"row {examination.number(row)} with its padding of {pads:,}"
             yield name, PassPair(examination.one(row), examination.alone(row), overlap)
 
@@ -115,6 +115,7 @@ def _lengths(
 ) -> _Lengths:
     """Compare one row, padded by different amounts, with the row alone."""
     moving, not_run = dict[str, PassPair](), list[int]()
+    length = examination.longest_row.length
     on = f" on the {side}" if side else ""
     for n in dict.fromkeys(amounts):
         pair = padding_pair(examination, n, side=side)
@@ -124,7 +125,7 @@ def _lengths(
             not_run.append(n)
             continue
         if change > examination.largest_rounding:
-            moving[f"padding by {n:,} to {examination.lead.length + n:,} positions{on}"] = pair
+            moving[f"padding by {n:,} to {length + n:,} positions{on}"] = pair
     return _Lengths(moving, not_run)
 
 
@@ -137,7 +138,7 @@ def _other_side(examination: Examination) -> dict[str, PassPair]:
     side: PaddingSide = "left" if examination.example.side == "right" else "right"
     if _lengths(examination, [min(FEW)], side).moving:
         return {}
-    to_first_block = to_blocks(examination.lead.length)[:1]
+    to_first_block = to_blocks(examination.longest_row.length)[:1]
     return _lengths(examination, [max(FEW), *to_first_block], side).moving
 
 
@@ -157,8 +158,8 @@ def _implementations(examination: Examination) -> dict[str, OutputChange]:
         use = partial(_use_implementation, examination.model, name)
         with suppress(UserError), examination.runner.changed(use):
             other = examination.without_cache()
-            for n in (examination.example.pads, to_blocks(examination.lead.length)[-1]):
-                total = examination.lead.length + n
+            for n in (examination.example.pads, to_blocks(examination.longest_row.length)[-1]):
+                total = examination.longest_row.length + n
                 pair = padding_pair(other, n)
                 if other.exceeds_rounding(pair):
                     changes[f"{name} attention, padding by {n:,} to {total:,}"] = other.change(pair)
@@ -175,7 +176,7 @@ def _use_implementation(model: Any, name: str) -> None:
 
 def _of_one_length(examination: Examination) -> Finding:
     """Return the finding on a model that accepts only one length."""
-    row, n = examination.lead, examination.example.pads
+    row, n = examination.longest_row, examination.example.pads
     if row.length <= n:
         n = max(1, row.length // 2)
     start = n if examination.example.side == "left" else 0
@@ -183,7 +184,7 @@ def _of_one_length(examination: Examination) -> Finding:
     short = example.select_positions(start, start + row.length - n)
     base, variant = (short.padded(n, other=other) for other in (False, True))
     # only real positions count
-    overlap = Overlap(examination.example.side, size=row.length, common=row.length - n)
+    overlap = SharedPositions(row.length, shared=row.length - n, side=example.side)
     pairs = {_OTHER_VALUES: PassPair(variant, base, overlap, unusual=True)}
     how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"
     try:
@@ -204,7 +205,7 @@ def _in_the_batch(examination: Examination) -> dict[str, PassPair]:
     for row in examination.rows:
         length = batch.lengths[row]
         if pads := batch.length - length:
-            overlap = Overlap(batch.side, length=length, padding=pads, row=row, rows=rows)
+            overlap = RowInBatch(row, rows, Padded(batch.side, length, pads))
             name = f"row {examination.number(row)} with its padding of {pads:,} among {rows}"
             pairs[name] = PassPair(batch, examination.alone(row), overlap)
     if not pairs:

@@ -32,7 +32,7 @@ def layer_outputs(examination: Examination) -> dict[str, Tensor]:
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
 
-    calls, _ = examination.runner.record(examination.lead, keep=is_layer)
+    calls, _ = examination.runner.record(examination.longest_row, keep=is_layer)
     outputs: dict[str, Tensor] = {}
     for call_ in calls:
         x, y = (next(tensors(value), None) for value in (call_.inputs, call_.output))
@@ -41,12 +41,12 @@ def layer_outputs(examination: Examination) -> dict[str, Tensor]:
     return outputs
 
 
-def change_of_lead(examination: Examination, change: Callable[[], object]) -> float:
+def change_for_longest_row(examination: Examination, change: Callable[[], object]) -> float:
     """Return how much the main output for the longest row changes if the model is changed."""
-    y = examination.outputs(examination.lead)
+    y = examination.outputs(examination.longest_row)
     main = next(iter(y))
     with examination.runner.changed(change):
-        return relative_change(examination.outputs(replace(examination.lead))[main], y[main])
+        return relative_change(examination.outputs(replace(examination.longest_row))[main], y[main])
 
 
 def with_percent(value: float, path: str) -> str:

@@ -170,7 +170,7 @@ def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, li
     """Return the moments of each norm's inputs in float64, for each call with a single row."""
     moments: dict[str, list[RowMoments]] = defaultdict(list)
     example = examination.example
-    key, axis = next(iter(example.rows.items()))
+    key, axis = next(iter(example.row_axes.items()))
     rows = inputs_of(examination.batches[0], example.device)[key].shape[axis]
     for number in range(min(example.size, rows)):  # without rows that were added to a small batch
         row = example.alone(number)
@@ -274,7 +274,6 @@ def _losses(examination: Examination, loss: Loss, norms: list[Any]) -> dict[str,
             losses.append(float(loss(output, batch)))
         return fmean(losses)
 
-    examination.runner.restore()
     with examination.runner.changed(examination.model.eval):
         losses = {
             "running": measured(training=False),

@@ -1,14 +1,14 @@
 """The question of how much each layer and each norm contributes to the output."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.slow_questions import (
     NOTHING,
-    change_of_lead,
+    change_for_longest_row,
     layer_outputs,
     look_above,
     with_percent,
@@ -27,32 +27,14 @@ def worth(examination: Examination) -> Finding:
     and norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) /
     RMS(y), where y is the output for the longest row.
     """
-    modules = dict(examination.model.named_modules())
-    paths = {
-        "layer": [*layer_outputs(examination)],
-        "norm": [norm.name for norm in examination.norms],
-    }
-    rows: list[LeftOut] = []
-    answers: list[str] = []
-    for kind, names in paths.items():
-        without = [
-            LeftOut(kind, name, _change_without(examination, modules[name]))
-            for name in names
-            if name in modules  # functional norms are not modules
-        ]
-        if without:
-            least, most = (
-                choose(without, key=lambda row: (row.change, row.path)) for choose in (min, max)
-            )
-            answers.append(
-                f"{kind} that matters most: {with_percent(most.change, most.path)}, least: "
-                f"{with_percent(least.change, least.path)}"
-            )
-        rows += without
+    without_layers = _without(examination, "layer", [*layer_outputs(examination)])
+    without_norms = _without(examination, "norm", [norm.name for norm in examination.norms])
+    rows = [*without_layers, *without_norms]
     if not rows:
         return NOTHING
+    answer = "; ".join(_extremes_in_words(each) for each in (without_layers, without_norms) if each)
     table = AnswerTable(("kind", "left out", "change"), rows)
-    return look_above("; ".join(answers), max(row.change for row in rows), torch.inf, table)
+    return look_above(answer, max(row.change for row in rows), torch.inf, table)
 
 
 class LeftOut(NamedTuple):
@@ -63,6 +45,22 @@ class LeftOut(NamedTuple):
     change: float
 
 
-def _change_without(examination: Examination, module: nn.Module) -> float:
-    """Return how much the output for the longest row changes without a module."""
-    return change_of_lead(examination, lambda: module.register_forward_hook(skip, with_kwargs=True))
+def _without(examination: Examination, kind: str, paths: Sequence[str]) -> list[LeftOut]:
+    """Return how much the output changes without each of some modules."""
+    modules = dict(examination.model.named_modules())
+
+    def change(path: str) -> float:
+        module = modules[path]
+        return change_for_longest_row(
+            examination, lambda: module.register_forward_hook(skip, with_kwargs=True)
+        )
+
+    # functional norms are not modules
+    return [LeftOut(kind, path, change(path)) for path in paths if path in modules]
+
+
+def _extremes_in_words(without: Sequence[LeftOut]) -> str:
+    """Describe the modules of one kind that change the output most and least."""
+    ordered = sorted(without, key=lambda row: (row.change, row.path))
+    least, most = (with_percent(row.change, row.path) for row in (ordered[0], ordered[-1]))
+    return f"{without[0].kind} that matters most: {most}, least: {least}"

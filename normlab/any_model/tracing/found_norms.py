@@ -181,7 +181,7 @@ def _passes(run: Runner, example: Example) -> _Passes:
     all_rows = calls(example)
     if example.length:
         with suppress(UserError):  # raised if the model cannot be run on one row, or if padded
-            row = calls(example.alone(example.lead))
+            row = calls(example.alone(example.longest))
             return _Passes(all_rows, _RowPasses(row, calls(example.padded(example.pads))))
     return _Passes(all_rows, None)
 

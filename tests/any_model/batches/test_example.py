@@ -47,7 +47,7 @@ def test_variants_change_only_the_other_rows_or_the_later_tokens(padded_on_the_l
 )
 def test_lengths_are_counted_from_the_first_selected_position(kind, marks, expected):
     x = torch.arange(40).view(4, 10)
-    axes = {"rows": {"x": 0, "lens": 0}, "tokens": {"x": 1}}
+    axes = {"row_axes": {"x": 0, "lens": 0}, "position_axes": {"x": 1}}
     values = {"x": x, "lens": torch.tensor(marks)}
     example = Example(values, dict, **axes, mask="lens", mask_kind=kind)
     positions = example.select_positions(3, 7)

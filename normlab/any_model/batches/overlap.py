@@ -1,0 +1,190 @@
+"""Finds the parts of two passes' tensors that correspond, for each way in which inputs differ.
+
+The axes of a tensor inside a model have no names, so a sequence axis or a row axis is recognized by
+its sizes in the two passes. A tensor of the base pass is compared with one of the variant:
+
+    Padded           the variant is the same row with more positions, or with as many
+    RowInBatch       the variant is a batch that contains the row
+    SharedPositions  the variant is as long, and only its first or last positions are the same
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from normlab.any_model.batches.outputs import Outputs
+from normlab.errors import UserError
+from normlab.findings.relative_change import relative_change
+
+PaddingSide = Literal["left", "right"]
+Aligned = tuple[Tensor, Tensor]
+"""The parts of a variant's tensor and of the base's that correspond; both have the same shape."""
+
+
+class Overlap(ABC):
+    """Finds the part of a variant's tensor that corresponds to the base's tensor."""
+
+    @abstractmethod
+    def ways(self, y: Tensor, base: Tensor) -> Iterator[Aligned]:
+        """Yield both tensors, cut to the same shape, for each way in which they may correspond.
+
+        Raises UserError if they cannot correspond.
+        """
+
+    @abstractmethod
+    def fits(self, y: Tensor, base: Tensor) -> bool:
+        """Return whether each entry of the base can have a counterpart in the variant.
+
+        No axis may have more additional entries than there is padding.
+        """
+
+    def first(self, y: Tensor, base: Tensor) -> Aligned:
+        """Return both tensors, aligned in the most common way, as views.
+
+        Raises UserError if they cannot correspond.
+        """
+        return next(self.ways(y, base))
+
+    def nearest(self, y: Tensor, base: Tensor) -> Aligned:
+        """Return both tensors, aligned in the way that makes them most similar.
+
+        Raises UserError if they cannot correspond.
+        """
+        ways = [*self.ways(y, base)]
+        return ways[0] if len(ways) == 1 else min(ways, key=lambda pair: _distance(*pair))
+
+
+@dataclass(frozen=True)
+class Padded(Overlap):
+    """The base has `length` positions, and the variant has `padding` more on one side.
+
+    Along each axis that is longer in the variant, the first entries correspond, or the last ones if
+    the padding is on the left. If such an axis has more than `length` entries in the base, the
+    model may have added the others at the opposite end, as it does with a class token, so this way
+    is tried as well.
+    """
+
+    side: PaddingSide = "right"
+    length: int = 0
+    padding: int = 0
+
+    def ways(self, y: Tensor, base: Tensor) -> Iterator[Aligned]:
+        if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
+            raise UserError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")
+        longer = [axis for axis, few in enumerate(base.shape) if y.shape[axis] > few]
+        one_end = both_ends = y
+        for axis in longer:
+            one_end = self._from_one_end(one_end, axis, base.shape[axis])
+            both_ends = self._from_both_ends(both_ends, axis, base.shape[axis])
+        yield one_end, base
+        if any(self._has_added(base.shape[axis]) for axis in longer):
+            yield both_ends, base
+
+    def fits(self, y: Tensor, base: Tensor) -> bool:
+        if y.ndim != base.ndim or not base.numel():
+            return False
+        growth = [a - b for a, b in zip(y.shape, base.shape, strict=True)]
+        return all(0 <= more <= self.padding for more in growth)
+
+    def _from_one_end(self, y: Tensor, axis: int, few: int) -> Tensor:
+        return y.narrow(axis, y.shape[axis] - few if self.side == "left" else 0, few)
+
+    def _has_added(self, few: int) -> bool:
+        """Return whether an axis of the base may have the positions and entries added to them."""
+        return 0 < self.length < few
+
+    def _from_both_ends(self, y: Tensor, axis: int, few: int) -> Tensor:
+        """Return positions from one end, and the entries added to them from the other."""
+        if not self._has_added(few):
+            return self._from_one_end(y, axis, few)
+        first = few - self.length if self.side == "left" else self.length
+        last = few - first
+        parts = [y.narrow(axis, 0, first), y.narrow(axis, y.shape[axis] - last, last)]
+        return torch.cat(parts, axis)
+
+
+@dataclass(frozen=True)
+class RowInBatch(Overlap):
+    """The variant is a batch of `size` rows, and the base is its row `row`, which may be padded.
+
+    Along the axis with `size` times as many entries as in the base, only the entries of this row
+    correspond to the base.
+    """
+
+    row: int
+    size: int
+    padded: Padded
+
+    def ways(self, y: Tensor, base: Tensor) -> Iterator[Aligned]:
+        return self.padded.ways(self._part_of_row(y, base), base)
+
+    def fits(self, y: Tensor, base: Tensor) -> bool:
+        try:
+            return self.padded.fits(self._part_of_row(y, base), base)
+        except UserError:
+            return False
+
+    def _part_of_row(self, y: Tensor, base: Tensor) -> Tensor:
+        """Return the part of a batch's tensor that belongs to the row."""
+        if y.ndim != base.ndim or y.shape == base.shape:
+            return y
+        sizes = [*zip(y.shape, base.shape, strict=True)]
+        axes = [axis for axis, (many, few) in enumerate(sizes) if many == few * self.size]
+        # padding may lengthen another axis by the same factor
+        least = min((sizes[axis][1] for axis in axes), default=0)
+        axes = [axis for axis in axes if sizes[axis][1] == least]
+        if axes:  # several axes if rows are compared with each other, such as images with texts
+            for axis in axes:
+                y = y.narrow(axis, self.row * sizes[axis][1], sizes[axis][1])
+            return y
+        axis = next(n for n, (many, few) in enumerate(sizes) if many != few)
+        many, few = sizes[axis]  # rows of different lengths, one after the other
+        if many < few or self.row not in (0, self.size - 1):
+            raise UserError(f"the output {[*y.shape]} has no axis of {self.size} rows")
+        return y.narrow(axis, 0 if self.row == 0 else many - few, few)
+
+
+@dataclass(frozen=True)
+class SharedPositions(Overlap):
+    """Both rows have `length` positions, and only the first (or last) `shared` of them correspond.
+
+    They are the last ones if `side`, on which the other positions are, is the left.
+    """
+
+    length: int
+    shared: int
+    side: PaddingSide = "right"
+
+    def ways(self, y: Tensor, base: Tensor) -> Iterator[Aligned]:
+        for aligned in Padded(self.side).ways(y, base):
+            yield self._shared(aligned[0]), self._shared(aligned[1])
+
+    def fits(self, y: Tensor, base: Tensor) -> bool:
+        # a tensor without such an axis may be the state after the last position
+        is_sequence = base.ndim < 2 or self.length in base.shape[: max(2, base.ndim - 1)]
+        return is_sequence and Padded().fits(y, base)
+
+    def _shared(self, x: Tensor) -> Tensor:
+        start = self.length - self.shared if self.side == "left" else 0
+        for axis, size in enumerate(x.shape):
+            x = x.narrow(axis, start, self.shared) if size == self.length else x
+        return x
+
+
+def _distance(y: Tensor, base: Tensor) -> float:
+    """Return how much floats differ, or how many integers differ."""
+    return relative_change(y, base) if y.is_floating_point() else float((y != base).sum())
+
+
+def comparable(names: Iterable[str], ys: Outputs, bases: Outputs, overlap: Overlap) -> list[str]:
+    """Return the names of the outputs that both passes have and that can be compared.
+
+    The first output is the main one and is always compared. Another one is left out if it grows by
+    more than the padding, as a table of relative positions does.
+    """
+    both = [name for name in names if name in ys and name in bases]
+    return both[:1] + [name for name in both[1:] if overlap.fits(ys[name], bases[name])]
