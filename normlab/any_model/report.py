@@ -26,8 +26,8 @@ def title_of(examination: Examination) -> str:
     """Describe what was examined: the model's class, size and dtype, the rows, and the outputs."""
     example, model = examination.example, examination.model
     size = sum(weight.numel() for weight in model.parameters())
-    real, length = len(example.numbers), example.length
-    numbers = [str(example.numbers[n]) for n in sorted(examination.rows) if n < real]
+    real, length = len(example.row_indices), example.length
+    numbers = [str(example.row_indices[n]) for n in sorted(examination.rows) if n < real]
     rows = f"{'row' if len(numbers) == 1 else 'rows'} {listed(numbers)} of {example.total}"
     axis, first = next(iter(example.row_axes.values())), batch_first(model)
     if axis or first is not None:

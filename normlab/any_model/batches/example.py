@@ -16,14 +16,15 @@ from normlab.errors import UserError
 InputKey = str | int | None
 """The name or position of an input, or None for a mask that is not passed to the model."""
 MaskKind = Literal["real", "padding", "lengths", "shares"]
-"""The kinds of masks: ones for real tokens, ones for padding, lengths, or lengths as shares of the
-longest one."""
+"""What a mask contains: ones for real tokens, ones for padding, the lengths of the rows, or each
+row's length divided by the largest one.
+"""
 Forward = Callable[[nn.Module, Any], Any]
 _NO_CONTENT = ("position", "type_id", "mask", "length", "lens", "label", "cache")
 
 
 class ModelFailed(UserError):
-    """Raised if the model raises an exception; the message is its type and its first line."""
+    """Raised if the model raises an exception, whose type and first line are the message."""
 
 
 def message_of(error: Exception) -> str:
@@ -33,14 +34,13 @@ def message_of(error: Exception) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A batch and the axes of its tensors; `form` is the type of the user's batch.
+    """A batch of a model's inputs, with the row axis and the position axis of each input.
 
-    `row_axes` maps each input to its row axis, and `position_axes` maps it to its position axis, if
-    it has one. `mask` is the input that marks real tokens: by ones (`real`), by zeros (`padding`),
-    by `lengths`, or by `shares` of the longest length. `fill` maps each input, including other
-    masks, to its value under padding. `special` are token ids that are placeholders or marks, not words.
-    `numbers` has the numbers of the rows in the user's batch of `total` rows; added rows come last
-    and have no number.
+    `form` is the type of the user's batch. `row_axes` and `position_axes` have an entry for each
+    input that has such an axis. `mask` is the key of the input that marks real tokens. `fill` has
+    the value under padding for each input, including other masks. `special` are the ids of tokens
+    that are not words, such as separators and placeholders. `row_indices` are the rows' indices in
+    the user's batch, which has `total` rows; rows that were added come last and have no index.
     """
 
     values: Mapping[InputKey, Any]
@@ -53,7 +53,7 @@ class Example:
     has_padding: bool = False  # whether any row of the user's batch is padded
     fill: Mapping[InputKey, int | float] = field(default_factory=dict)
     special: Set[int] = frozenset()
-    numbers: tuple[int, ...] = ()
+    row_indices: tuple[int, ...] = ()
     total: int = 0
 
     @property
@@ -64,22 +64,22 @@ class Example:
 
     @property
     def length(self) -> int:
-        """The number of positions; 0 if the inputs have no position axis."""
+        """The number of positions, or 0 if the inputs have no position axis."""
         return next((self.values[key].shape[axis] for key, axis in self.position_axes.items()), 0)
 
     @property
-    def pads(self) -> int:
-        """The number of padding positions to add: half the length, but at least 8."""
+    def padding_to_add(self) -> int:
+        """The number of positions by which to pad a row: half the length, but at least 8."""
         return max(8, self.length // 2)
 
     @property
     def decoder_axes(self) -> Mapping[InputKey, int]:
-        """The position axis of each input that only the decoder of an encoder-decoder gets."""
+        """The position axis of each input to the decoder of an encoder-decoder."""
         return {key: 1 for key in self.content if str(key).startswith(("decoder", "tgt"))}
 
     @property
     def steps(self) -> int:
-        """The number of positions that a causal model, or a model's decoder, reads in order."""
+        """The number of positions of the decoder's inputs, or of all inputs without a decoder."""
         return next((self.values[key].shape[1] for key in self.decoder_axes), self.length)
 
     @property
@@ -89,14 +89,14 @@ class Example:
 
     @cached_property
     def real(self) -> Bool[Tensor, "B T"]:
-        """The mask of real tokens. Without a mask, all positions are real."""
-        places = torch.arange(self.length, device=self.device).expand(self.size, -1)
+        """Where the tokens are real. Without a mask, all of them are."""
+        positions = torch.arange(self.length, device=self.device).expand(self.size, -1)
         if not self.mask_kind:
-            return places >= 0
+            return positions >= 0
         mask = self.values[self.mask]
         if self.mask_kind in ("lengths", "shares"):
             mask = (mask * self.length).round() if self.mask_kind == "shares" else mask
-            return places < mask[:, None]
+            return positions < mask[:, None]
         return mask == 0 if self.mask_kind == "padding" else mask != 0
 
     @cached_property
@@ -106,31 +106,29 @@ class Example:
 
     @property
     def longest(self) -> int:
-        """The index of the longest row, or of the first one if several are equally long."""
+        """The index of the longest row, or of the first of several longest ones."""
         return self.lengths.index(max(self.lengths))
 
     @property
     def content(self) -> list[InputKey]:
-        """The inputs whose values may be replaced: tokens, features, images."""
+        """The keys of the inputs whose values may be replaced, such as tokens or images."""
         keys = [key for key in self.row_axes if key is not None and key != self.mask]
         return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
 
-    def one(self, row: int) -> "Example":
-        """Return a row alone, with its padding."""
-        return replace(self.select_rows(row, row + 1), numbers=())
-
-    def alone(self, row: int) -> "Example":
-        """Return a row alone, without its padding."""
-        one = self.one(row)
-        real = one.real[0].nonzero().flatten().tolist()
-        return one.select_positions(real[0], real[-1] + 1) if real else one
+    def alone(self, row: int, *, with_padding: bool = False) -> "Example":
+        """Return a row alone, by default without its padding."""
+        alone = replace(self.select_rows(row, row + 1), row_indices=())
+        real = alone.real[0].nonzero().flatten().tolist()
+        if with_padding or not real:
+            return alone
+        return alone.select_positions(real[0], real[-1] + 1)
 
     def padded(self, n: int, *, other: bool = False, side: PaddingSide | None = None) -> "Example":
-        """Return the longest row alone, padded by n positions, by default on the mask's side.
+        """Return the longest row alone, padded by n positions on `side`.
 
-        The padding gets the values of the batch's own padding, or `pad_token_id` or 0 if the batch
-        has none. With `other`, it gets values that real tokens could have. Position ids and token
-        types repeat the nearest value.
+        By default this is the side on which the batch is padded. The padding has the values under
+        the batch's padding, `pad_token_id` or 0 if the batch has no padding, or, with `other`,
+        values that real tokens could have. Position ids and token types repeat their nearest value.
         """
         row, on_the_left = self.alone(self.longest), (side or self.side) == "left"
         length = row.length
@@ -141,7 +139,7 @@ class Example:
             block = end.repeat_interleave(n, axis)
             if key in row.content and other:
                 times = -(-n // length)
-                block = self._other(key, torch.cat([value] * times, axis).narrow(axis, 0, n))
+                block = self._different(key, torch.cat([value] * times, axis).narrow(axis, 0, n))
             elif key == self.mask:
                 pad = self.mask_kind == "padding"
                 infinite = pad and value.is_floating_point()
@@ -158,10 +156,10 @@ class Example:
         return more
 
     def with_other_rows(self, row: int) -> "Example":
-        """Return the batch with other values in all rows except one."""
+        """Return the batch with different values in all rows except one."""
 
         def change(key: InputKey, x: Tensor) -> Tensor:
-            other, axis = self._other(key, x), self.row_axes[key]
+            other, axis = self._different(key, x), self.row_axes[key]
             same = x.narrow(axis, row, 1)
             before, _, after = other.tensor_split([row, row + 1], axis)
             return torch.cat([before, same, after], axis)
@@ -173,21 +171,24 @@ class Example:
         return self.change(self.row_axes, lambda key, x: x.flip(self.row_axes[key]))
 
     def with_later_tokens(self, t: int) -> "Example":
-        """Return the longest row alone, with other values from position t of `steps` on."""
+        """Return the longest row alone, with different values from position t of `steps` on."""
         row = self.alone(self.longest)
         axes = row.decoder_axes or row.position_axes
 
         def change(key: InputKey, x: Tensor) -> Tensor:
             earlier, later = x.tensor_split([t], axes[key])
-            return torch.cat([earlier, self._other(key, later)], axes[key])
+            return torch.cat([earlier, self._different(key, later)], axes[key])
 
         return row.change([key for key in row.content if key in axes], change)
 
     def with_more_rows(self, size: int) -> "Example":
-        """Return at least `size` rows; the values of added rows differ from those of the first."""
-        example, row = self, self.one(0)
+        """Return the batch with rows added until it has `size` rows.
+
+        An added row is the first row with different values.
+        """
+        example, row = self, self.alone(0, with_padding=True)
         while example.size < size:
-            row = row.change(row.content, row._other)
+            row = row.change(row.content, row._different)
 
             def joined(key: InputKey, x: Tensor, new: "Example" = row) -> Tensor:
                 return torch.cat([x, new.values[key]], self.row_axes[key])
@@ -196,12 +197,12 @@ class Example:
         return example
 
     def select_rows(self, start: int, stop: int) -> "Example":
-        """Return the rows from start to stop."""
+        """Return the rows from `start` up to, but not including, `stop`."""
         axes, count = self.row_axes, stop - start
         return self.change(axes, lambda key, x: x.narrow(axes[key], start, count))
 
     def select_positions(self, start: int, stop: int) -> "Example":
-        """Return the positions from start to stop, with lengths counted from start."""
+        """Return the positions from `start` up to `stop`, and count lengths from `start`."""
         count = stop - start
 
         def cut_length(_: InputKey, x: Tensor) -> Tensor:
@@ -217,14 +218,14 @@ class Example:
     def change(
         self, keys: Iterable[InputKey], change: Callable[[InputKey, Tensor], Tensor]
     ) -> "Example":
-        """Return an example with some inputs replaced by `change(key, input)`."""
+        """Return the example with the inputs in `keys` replaced by `change(key, input)`."""
         return replace(self, values={**self.values, **{k: change(k, self.values[k]) for k in keys}})
 
-    def _other(self, key: InputKey, x: Tensor) -> Tensor:
-        """Return values that all differ from x; floats also get a different mean and variance.
+    def _different(self, key: InputKey, x: Tensor) -> Tensor:
+        """Return valid values of an input that differ from `x` in every entry.
 
-        Special tokens stay where they are, and none are added. Integers with more than two axes,
-        such as boxes, are shifted by one position as a whole.
+        Floats also have a different mean and variance. Special tokens are kept, and none are added.
+        Integers with more than two axes, such as boxes, are only shifted by one position.
         """
         if x.is_floating_point():
             return 2 * x.roll(1, -1) + x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
@@ -246,9 +247,9 @@ class Example:
 def prepared_call(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Callable[[], Any]:
-    """Return a function that calls a model with an example.
+    """Return a function that calls a model with an example, by default with copies of its tensors.
 
-    By default, the model gets copies of the tensors.
+    If `forward` is set, it calls the model.
     """
     values = dict(example.values)
     if copies:
@@ -264,12 +265,12 @@ def prepared_call(
 def call_model(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Any:
-    """Return a model's output for an example. Exceptions of the model propagate."""
+    """Return a model's output for an example. The model's exceptions are not caught."""
     return prepared_call(model, example, forward, copies=copies)()
 
 
 def run_model(model: nn.Module, example: Example, forward: Forward | None = None) -> Outputs:
-    """Run a model and return its outputs to compare, by name.
+    """Run a model, and return those of its outputs that are compared.
 
     Raises ModelFailed if the model raises an exception, UserError if it returns no float tensor.
     """

@@ -194,7 +194,7 @@ def _cut(example: Example, config: Any, conventions: Conventions) -> Example:
     order = longest.sort().values
     axes = example.row_axes
     example = example.change(axes, lambda k, x: x.index_select(axes[k], order))
-    example = replace(example, numbers=(*order.tolist(),), total=total)
+    example = replace(example, row_indices=(*order.tolist(),), total=total)
     if example.length:
         real = example.real[example.longest]
         start, stop = (int(n) for n in real.nonzero().flatten()[[0, -1]])

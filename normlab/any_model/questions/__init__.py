@@ -13,7 +13,7 @@ outputs of two passes. `registry.py` lists the questions in the order in which t
 
 The slow questions are asked only on request: `precision`, `worth`, `depth`, `channels` and `sinks`,
 whose common code is in `slow_questions.py`. `leak.py` decides what it means if passes that should
-agree differ, and `culprit.py` finds the module that makes them differ. A question first measures
-and decides; then another function writes the answer from these values, with phrases of
-`wording.py`.
+agree differ, and `culprit.py` finds the module that makes them differ. A question first measures,
+then decides on the verdict; another function describes the measured values in words, with the
+phrases in `wording.py`.
 """

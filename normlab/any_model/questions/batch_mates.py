@@ -19,7 +19,8 @@ def batch_mates(examination: Examination) -> Finding:
     for the longest row, in the batch with different values in all other rows.
     """
     batch = examination.example
-    main, base = next(iter(examination.outputs(examination.one(batch.longest)).items()))
+    alone = examination.alone(batch.longest, with_padding=True)
+    main, base = next(iter(examination.outputs(alone).items()))
     y = examination.outputs(batch)[main]
     if y.shape == base.shape:
         return Finding.none("the output has no batch axis")
@@ -31,21 +32,23 @@ def batch_mates(examination: Examination) -> Finding:
 
 
 def _pairs(examination: Examination) -> dict[str, PassPair]:
-    """Return the comparisons of rows in the batch, and in two variants of it, with rows alone."""
+    """Return the comparisons of rows alone with the same rows in the batch and its two variants."""
     batch, size = examination.example, examination.example.size
     in_reverse, others = batch.reversed(), batch.with_other_rows(batch.longest)
     examination.keep(in_reverse)
 
     def pair(row: int, variant: Example, index: int) -> PassPair:
+        """Compare a row alone with itself as row `index` of a variant of the batch."""
+        alone = examination.alone(row, with_padding=True)
         overlap = RowInBatch(index, size, Padded(batch.side))
-        return PassPair(variant, examination.one(row), overlap, examination.alone(row))
+        return PassPair(variant, alone, overlap, within=examination.alone(row))
 
     pairs: dict[str, PassPair] = {}
     for row in examination.rows:
-        name = f"row {examination.number(row)} among {size}"
+        name = f"row {examination.row_label(row)} among {size}"
         pairs[name] = pair(row, batch, row)
         pairs[f"{name} in reverse order"] = pair(row, in_reverse, size - 1 - row)
-    name = f"row {examination.number(batch.longest)} among {size} with other values"
+    name = f"row {examination.row_label(batch.longest)} among {size} with other values"
     pairs[name] = pair(batch.longest, others, batch.longest)
     return pairs
 

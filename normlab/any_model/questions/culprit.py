@@ -1,4 +1,4 @@
-"""Finds the modules that change an output, by replacing their outputs with the original ones."""
+"""Finds the modules that change an output, by replacing their outputs with the base pass's."""
 
 import re
 from collections import Counter
@@ -12,7 +12,12 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from normlab.any_model.batches.outputs import Outputs, tensors
-from normlab.any_model.questions.examination import BLIND, LEAK, Examination, PassPair
+from normlab.any_model.questions.examination import (
+    LEAK,
+    LEAK_IN_FLOAT32,
+    Examination,
+    PassPair,
+)
 from normlab.any_model.tracing.calls import Call, inside, slow_path
 from normlab.any_model.tracing.class_names import (
     class_name,
@@ -31,16 +36,16 @@ ROUNDS, TRIES = 4, 6  # the most modules to report, and the most suspects to try
 Cause = Literal["padding", "other rows", "later tokens", "random numbers"]
 """What an output should not depend on."""
 Calls = dict[tuple[str, int], Call]
-"""Calls by the module's path and by how often it was called before."""
+"""Calls, keyed by the module's path and by how often it was called before."""
 
 
 @dataclass(frozen=True)
 class CulpritPlace:
-    """A module that changes an output, and the number of its `copies` in other layers.
+    """A module that changes an output, and the number of its copies in other layers.
 
-    `before` is the path of a module inside it whose inputs already differ, so the outer module's
-    own code makes the change before it calls that module. `caller` is set if another module passes
-    different indices to this one.
+    `before` is the path of the first module inside it whose inputs already differ, so the change is
+    made by the outer module's own code before that call. `caller` is the module that passes
+    different indices to this one, if that is what changes the output.
     """
 
     path: str
@@ -54,7 +59,7 @@ class CulpritPlace:
 class Culprit:
     """The modules that cause a change, most important first, and whether they explain all of it.
 
-    The list is empty if no module explains at least half of the change.
+    `places` is empty if no module explains at least half of the change.
     """
 
     places: Sequence[CulpritPlace] = ()
@@ -71,11 +76,11 @@ def locate(examination: Examination, comparison: PassPair, output: str) -> Culpr
 
     The suspects are the innermost modules whose inputs agree and whose outputs differ. That alone
     proves nothing: the output of a relative-position table depends on the length, as it should. So
-    a suspect's outputs, and those of its copies in other layers, are replaced by the values of the
-    base. It is reported only if the model's output then changes at most half as much.
+    the outputs of a suspect and of its copies in other layers are replaced by the base's. It is
+    reported only if the model's output then changes at most half as much.
     """
     try:
-        with nullcontext() if examination.blind else float64_operations():
+        with nullcontext() if examination.lacks_float64 else float64_operations():
             return _Search(examination, comparison, output).culprit()
     except UserError:  # the model cannot be run with replaced outputs, or not in float64
         return Culprit()
@@ -116,15 +121,16 @@ def _how(module: nn.Module, cause: Cause) -> str:
     if cause == "random numbers" or is_dropout(module):
         return "draws random numbers"
     how = f"attends to {cause}" if is_attention(module) else f"mixes in {cause}"
-    first = getattr(module, "batch_first", True) or cause != "other rows"
-    return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, set rows=1)"
+    if getattr(module, "batch_first", True) or cause != "other rows":
+        return how
+    return f"{how}, because it is not batch_first (if rows are on axis 1, set rows=1)"
 
 
 class _Try(NamedTuple):
-    """A suspect, and the change that remains if the outputs of it and of its copies are replaced.
+    """A suspect, and the change that remains if its outputs and its copies' are replaced.
 
-    If two suspects explain the change equally well, the one that was tried first is chosen. It has
-    the lower `number`.
+    Of suspects that explain the change equally well, the one tried first is chosen. It has the
+    lowest `number`.
     """
 
     remaining: float
@@ -133,15 +139,18 @@ class _Try(NamedTuple):
 
 
 class _Search:
-    """A search for the modules that change one output, in any dtype.
+    """A search for the modules that change one output between two passes.
 
-    `base` has the calls of the pass without the change, and `y` its output.
+    `base` has the calls of the base pass, and `y` is its output. Tensors agree up to a relative
+    change of `same`, and the search ends when the output changes by at most `limit`.
     """
 
     def __init__(self, examination: Examination, comparison: PassPair, output: str) -> None:
         self.run, self.output = examination.runner, output
         self.variant, self.overlap = comparison.variant, comparison.overlap
-        self.same, self.limit = (BLIND, BLIND) if examination.blind else (AGREE, LEAK)
+        self.same, self.limit = AGREE, LEAK
+        if examination.lacks_float64:
+            self.same = self.limit = LEAK_IN_FLOAT32
         calls, outputs = self.run.record(comparison.base)
         self.base, self.y = _by_number(calls), outputs[output]
 
@@ -172,10 +181,7 @@ class _Search:
         return relative_change(*self.overlap.nearest(outputs[self.output], self.y))
 
     def _tries(self, variant: Calls, replaced: set[str]) -> list[_Try]:
-        """Return how much the output changes without each suspect.
-
-        A suspect that explains the whole change ends the search.
-        """
+        """Replace the outputs of each suspect, until one explains the whole change."""
         tries: list[_Try] = []
         for call in self._suspects(variant)[:TRIES]:
             with suppress(UserError):
@@ -199,7 +205,10 @@ class _Search:
         return [call for call in suspects if not any(inside(path, call.name) for path in paths)]
 
     def _copies(self, call: Call) -> set[str]:
-        """Return the paths of modules of the same class whose paths differ only in numbers."""
+        """Return the paths of a module and its copies.
+
+        Copies have the same class, and their paths differ only in numbers.
+        """
 
         def kind(call: Call) -> tuple[str, str]:
             return re.sub(r"\d+", "*", call.name), class_name(call.module)
@@ -207,10 +216,10 @@ class _Search:
         return {other.name for other in self.base.values() if kind(other) == kind(call)}
 
     def _place(self, call: Call, variant: Calls) -> CulpritPlace:
-        """Return where the change enters: in the call, before a call inside it, or by its indices.
+        """Return where in a call the change is made.
 
-        If the inputs of a call inside it already differ, the outer module has changed floats or has
-        chosen different indices.
+        If the inputs of a call inside it already differ, its own code changes them before that
+        call. If these inputs are all integers, it passes different indices.
         """
         copies = max(len(self._copies(call)) - 1, 0)
         for key, inner in variant.items():

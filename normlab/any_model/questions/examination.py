@@ -21,26 +21,25 @@ from normlab.errors import UserError
 from normlab.findings.relative_change import NonFinite, relative_change, why_not_finite
 
 LEAK = 1e-9
-"""The largest relative change in float64 that can be rounding."""
-BLIND = 1e-4
-"""The relative change that float32 rounding can cause or hide if float64 cannot be used."""
+"""The largest relative change of an output that rounding can cause in float64."""
+LEAK_IN_FLOAT32 = 1e-4
+"""The same for float32, which is used if float64 cannot be. A smaller leak is not seen."""
 ROUNDED_CONSTANTS = 2e-6
-"""The relative change caused by constants that are rounded to float32, as in rotary positions.
+"""The largest relative change caused by constants that are rounded to float32.
 
-Padding on the left shifts the positions, so other constants are used.
+Padding on the left shifts the positions, so a model with rotary positions uses other constants.
 """
 
 
 Loss = Callable[[Any, Any], Any]
-"""The user's loss of a model's output and a batch: a number, or a tensor with one entry."""
+"""The user's loss, given a model's output and a batch: a number, or a tensor with one entry."""
 
 
 class PassPair(NamedTuple):
     """Two passes whose outputs should agree where they overlap.
 
-    `within` selects the base without its padding if only real positions are to be compared.
-    `unusual` is whether the variant has values under its padding that padding usually does not
-    have.
+    `within` is the base without its padding, if only real positions are to be compared. `unusual`
+    is whether the variant's padding has values that padding usually does not have.
     """
 
     variant: Example
@@ -52,11 +51,11 @@ class PassPair(NamedTuple):
 
 @dataclass(frozen=True)
 class OutputChange:
-    """How much an output changes, in float64 and in the model's dtype.
+    """The relative change of an output between two passes, in float64 and in the model's dtype.
 
-    `output` is the name of the output, the one that changes most. `argmax` is the share of
-    positions whose argmax changes in the model's dtype. If the change is not a finite number,
-    `non_finite` says why.
+    `output` is the name of the output, which is the one that changes most. `argmax` is the share of
+    positions at which its argmax changes in the model's dtype. If the change is not finite,
+    `non_finite` is the reason.
     """
 
     in_float64: float
@@ -68,10 +67,11 @@ class OutputChange:
 
 @dataclass(eq=False)
 class Examination:
-    """A model in eval mode with the example to run, and the user's batches and loss.
+    """A model in eval mode, the example to run it with, and what is found out about both.
 
-    The keys of `without_float64` are the reasons why float64 was not used; the keys of `compared`
-    are the names of the outputs that were compared.
+    `batches`, `loss` and `causal` are the user's. The keys of `without_float64` are the reasons why
+    float64 was not used, and the keys of `compared` are the names of the outputs compared so far,
+    both in order. Outputs are cached for the example and for the examples in `_variants`.
     """
 
     runner: Runner
@@ -86,12 +86,12 @@ class Examination:
 
     @property
     def model(self) -> nn.Module:
-        """The model."""
+        """The model under inspection."""
         return self.runner.model
 
     @property
     def dtype(self) -> str:
-        """The dtype of most weights: `bfloat16`."""
+        """The name of the dtype of most weights, such as `bfloat16`."""
         return str(self.torch_dtype).removeprefix("torch.")
 
     @property
@@ -104,23 +104,23 @@ class Examination:
 
     @property
     def rounding(self) -> float:
-        """The largest relative change that rounding can cause in the model's dtype: 4 sqrt(eps)."""
+        """The largest relative change that rounding causes in the model's dtype: 4 sqrt(eps)."""
         return 4 * torch.finfo(self.torch_dtype).eps ** 0.5
 
     @property
-    def blind(self) -> bool:
-        """Whether the device or some operation does not support float64."""
+    def lacks_float64(self) -> bool:
+        """Whether float64 cannot be used because of the device or some operation."""
         return self.example.device.type == "mps" or bool(self.without_float64)
 
     @property
     def rows(self) -> list[int]:
-        """The rows to examine: the longest, the first, the last and the middle one."""
+        """The indices of the rows to examine: the longest, first, last and middle row."""
         size = self.example.size
         return [*dict.fromkeys((self.example.longest, 0, size - 1, size // 2))]
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
-        """Whether to use torch's fused encoder layers: False and, if the model has them, True."""
+        """False and, if the model has layers that torch can fuse, True: whether to fuse them."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         has = any(isinstance(module, fused) for module in self.model.modules())
         return (False, True) if has and mha.get_fastpath_enabled() else (False,)
@@ -135,38 +135,31 @@ class Examination:
         """The names of the longest row's outputs that contain NaN."""
         return [name for name, y in self.outputs(self.longest_row).items() if bool(y.isnan().any())]
 
-    def alone(self, row: int) -> Example:
-        """Return a row alone, without its padding."""
-        return self._cached(("alone", row), lambda: self.example.alone(row))
-
-    def one(self, row: int) -> Example:
-        """Return a row alone, with its padding."""
-        if self.example.lengths[row] == self.example.length:
-            return self.alone(row)
-        return self._cached(("one", row), lambda: self.example.one(row))
-
-    def _cached(self, key: Hashable, make: Callable[[], Example]) -> Example:
+    def alone(self, row: int, *, with_padding: bool = False) -> Example:
+        """Return a row alone, by default without its padding. The same object is returned again."""
+        has_padding = self.example.lengths[row] < self.example.length
+        key = row, with_padding and has_padding
         if key not in self._variants:
-            self._variants[key] = make()
+            self._variants[key] = self.example.alone(row, with_padding=key[1])
         return self._variants[key]
 
     def without_cache(self) -> "Examination":
-        """Return this examination without cached outputs, for a model that was changed."""
+        """Return a copy with an empty cache, to be used while the model is changed."""
         return replace(self, _outputs={}, _variants={})
 
     def keep(self, variant: Example) -> None:
-        """Cache the outputs of a variant that is compared more than once."""
+        """Cache the outputs of a variant, because it is compared more than once."""
         self._variants["kept", len(self._variants)] = variant
 
-    def number(self, row: int) -> str:
-        """Return a row's number in the user's batch, as text."""
-        numbers = self.example.numbers
-        return str(numbers[row]) if row < len(numbers) else f"{row} (made up)"
+    def row_label(self, row: int) -> str:
+        """Return a row's index in the user's batch, or its own with a remark if it was added."""
+        indices = self.example.row_indices
+        return str(indices[row]) if row < len(indices) else f"{row} (made up)"
 
     def changes(self, comparisons: Mapping[str, PassPair]) -> dict[str, OutputChange]:
         """Return how much the outputs change in each comparison that the model can run.
 
-        If it can run none of them, the first UserError is raised.
+        Raises the first UserError if the model can run none of them.
         """
         changes: dict[str, OutputChange] = {}
         errors: list[UserError] = []
@@ -191,13 +184,14 @@ class Examination:
 
     @property
     def norms_so_far(self) -> list[FoundNorm]:
-        """The norms, or an empty list if no question has needed them yet."""
+        """The norms, or an empty list if no question has searched for them yet."""
         return self.norms if "search_for_norms" in vars(self) else []
 
     def outputs(self, variant: Example, *, in_float64: bool = False, fast: bool = False) -> Outputs:
-        """Return the outputs of a pass. Outputs for single rows and for the batch are cached.
+        """Return a model's outputs for a variant, from the cache if they are there.
 
-        Raises ModelFailed if the model fails, UserError if it returns no float tensor.
+        If `fast`, layers that torch can fuse are fused. Raises ModelFailed if the model fails,
+        UserError if it returns no float tensor.
         """
         key = variant, in_float64, fast
         if key in self._outputs:
@@ -212,10 +206,11 @@ class Examination:
         return outputs
 
     def change(self, comparison: PassPair) -> OutputChange:
-        """Return how much the outputs of two passes differ, for the output that changes most.
+        """Return the change of the output that changes most between two passes.
 
-        If torch's fused layers are tried too, the larger change is returned. They create tensors
-        without float64 support, so their change is 0 unless it is too large for rounding.
+        If the model has layers that torch can fuse, they are also fused, and the larger change is
+        returned. If fused layers do not support float64, their change in float64 is set to 0,
+        unless the change in the model's dtype is too large for rounding.
         """
         change = self._change(comparison, fast=False)
         if True not in self.fast_paths:
@@ -252,7 +247,7 @@ class Examination:
     def _pairs(
         self, comparison: PassPair, *, in_float64: bool, fast: bool
     ) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return, by name, the parts of two passes' outputs that should agree."""
+        """Return the parts of two passes' outputs that should agree, keyed by output."""
         base, overlap = comparison.base, comparison.overlap
         y, y0 = (
             self.outputs(x, in_float64=in_float64, fast=fast) for x in (comparison.variant, base)
@@ -270,10 +265,9 @@ class Examination:
         }
 
     def exceeds_rounding(self, comparison: PassPair) -> bool:
-        """Return whether the outputs of two passes differ by more than rounding.
+        """Return whether two passes differ by more than rounding in the model's dtype.
 
-        The passes are run in the model's dtype, not in float64. Returns False if the model cannot
-        run one of them.
+        Returns False if the model cannot run one of them.
         """
         try:
             return self.change_in_model_dtype(comparison) > self.largest_rounding
@@ -282,11 +276,11 @@ class Examination:
 
     @property
     def largest_rounding(self) -> float:
-        """The largest change of an output that counts as rounding before float64 is tried."""
-        return BLIND if self.torch_dtype == torch.float32 else self.rounding
+        """The largest change in the model's dtype that is not examined further in float64."""
+        return LEAK_IN_FLOAT32 if self.torch_dtype == torch.float32 else self.rounding
 
     def change_in_model_dtype(self, comparison: PassPair) -> float:
-        """Return how much the outputs of two passes differ in the model's dtype."""
+        """Return the largest change of an output between two passes in the model's dtype."""
         overlap = comparison.overlap
         y, y0 = self.outputs(comparison.variant), self.outputs(comparison.base)
         names = comparable(y0, y, y0, overlap)
@@ -294,5 +288,5 @@ class Examination:
 
 
 def _changed_argmax(y: Tensor, y0: Tensor) -> float:
-    """Return the share of positions at which the argmax differs."""
+    """Return the share of positions at which the argmax over the last axis differs."""
     return float((y.argmax(-1) != y0.argmax(-1)).double().mean())

@@ -23,8 +23,9 @@ def forward(examination: Examination) -> Finding:
     """Is the forward pass repeatable and free of NaN, and does it leave its inputs unchanged?
 
     A row is run twice, with different random numbers. If the outputs differ or contain NaN, no
-    other question is asked, except that `statistics` is asked after NaN. A third pass starts from
-    the state in which the second one leaves the model; all other passes start from the same state.
+    other question is asked, except that `statistics` is asked after NaN. Then the row is run once
+    more directly after a pass, from the state in which that pass leaves the model; all other passes
+    start from the same state.
     """
     outputs = examination.outputs(examination.longest_row)
     if with_nan := examination.outputs_with_nan:
@@ -45,7 +46,7 @@ def forward(examination: Examination) -> Finding:
 
 
 def _random(examination: Examination) -> Finding | None:
-    """Return the finding on outputs that differ from one run to the next; None if none do."""
+    """Return the finding that the output differs from one run to the next, or None."""
     row = examination.longest_row
     twice = PassPair(replace(row), row, Padded())
     with examination.runner.reseeded():
@@ -68,10 +69,10 @@ def _random(examination: Examination) -> Finding | None:
 
 @dataclass(frozen=True)
 class SecondCall:
-    """How the second of two calls differs from the first.
+    """What a second call from the state that the first one leaves shows.
 
-    `changed_inputs` are the inputs that the first call modified in place. `change` is how much the
-    output changes; if that is not a finite number, `non_finite` says why.
+    `changed_inputs` are the inputs that the first call modified in place. `change` is the relative
+    change of the output; if it is not finite, `non_finite` is the reason.
     """
 
     changed_inputs: list[InputKey]
@@ -88,7 +89,7 @@ def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
         call_model(model, before, run.forward, copies=False)
         second = outputs_of(call_model(model, row, run.forward))
     changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
-    if changed:  # so the second output is for different inputs
+    if changed:  # the second output is then for different inputs
         return SecondCall(changed, 0.0, "")
     both = [name for name in outputs if name in second]
     return SecondCall(changed, *largest_change((second[n], outputs[n]) for n in both))
@@ -96,10 +97,11 @@ def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
 
 @dataclass(frozen=True)
 class NaNSource:
-    """The module at `path` that first computes NaN; None if NaN appears after the last module.
+    """Where NaN is first computed.
 
-    If `infinite`, the module computes an infinity, which later becomes NaN: in its output or, if
-    `inside` is set, before it calls the module at that path.
+    `path` is the module's path, or None if NaN appears after the last module. If `infinite`, the
+    module computes an infinity, which later becomes NaN. The infinity is in its output or, if
+    `inside` is set, appears before it calls the module at that path.
     """
 
     path: str | None
@@ -108,7 +110,7 @@ class NaNSource:
 
 
 def _source_of_nan(examination: Examination, row: Example) -> NaNSource:
-    """Return the first module that computes NaN, or the infinity behind it, from finite numbers."""
+    """Return the first module that computes NaN, or an infinity before it, from finite numbers."""
     calls, _ = examination.runner.record(row)
 
     def has(value: Any, test: Any) -> bool:
@@ -134,10 +136,10 @@ def _source_of_nan(examination: Examination, row: Example) -> NaNSource:
 
 
 def _with_nan(examination: Examination, source: NaNSource, outputs: Outputs, name: str) -> Finding:
-    """Return the finding on an output with NaN."""
+    """Return the finding that the output `name` contains NaN."""
     share = percent(float(outputs[name].isnan().double().mean()))
     which = f" {name}" * (len(outputs) > 1)
-    text = f"the output{which} has NaN at {share} of its entries, first in "
+    text = f"the output{which} is NaN at {share} of its entries, first in "
     text += _in_words(source, examination)
     return Finding(text, verdict="broken", module=source.path)
 

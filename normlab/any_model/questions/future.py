@@ -77,11 +77,11 @@ def _why_not(examination: Examination) -> str:
 def _must_be_causal(
     examination: Examination, worst: OutputChange, path: str | None = None
 ) -> bool | None:
-    """Return whether the module at `path` must not see later tokens; None if it is unknown.
+    """Return whether the module at `path`, by default the model, must be causal.
 
-    Without a path, this is about the model. It must not if the user says that it is causal, if the
-    tokens are a decoder's, or if later tokens do not change its output. Otherwise, what the model
-    or the module declares decides.
+    It must be if the user says so, if the tokens are a decoder's, or if later tokens do not change
+    the output. Otherwise, what the model or the module declares decides. Returns None if it
+    declares nothing.
     """
     if examination.causal or examination.example.decoder_axes or worst.in_float64 <= LEAK:
         return True
@@ -89,9 +89,9 @@ def _must_be_causal(
 
 
 def _positions(examination: Examination, y: Tensor) -> int | None:
-    """Return the number of positions of an output; None if it has no axis of positions.
+    """Return the number of positions of an output, or None if it has no position axis.
 
-    A model's output may have up to 64 more positions than its inputs.
+    An output may have up to 64 more positions than the inputs.
     """
     n = examination.example.steps
     sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
@@ -102,10 +102,9 @@ def _positions(examination: Examination, y: Tensor) -> int | None:
 def _changes(
     examination: Examination, comparisons: Mapping[str, PassPair]
 ) -> dict[str, OutputChange]:
-    """Return how much the output changes in the first comparison.
+    """Return how much the output changes in the first comparison or, without a change, in all.
 
-    If it does not change there, the other comparisons follow. They are run in float64 only if their
-    outputs change in the model's dtype.
+    The other comparisons are run in float64 only if the output changes in the model's dtype.
     """
     first, *others = comparisons
     changes = examination.changes({first: comparisons[first]})
@@ -118,7 +117,7 @@ def _changes(
 def _not_causal_in_words(
     examination: Examination, worst: OutputChange, how: str, *, by_design: bool
 ) -> str:
-    """Describe how much later tokens change the output of a model not known to be causal."""
+    """Describe how much later tokens change the output if the model may not be causal."""
     change = change_in_words(examination, worst, worst.in_float64)
     declared = "its modules say that it is not" if by_design else "set causal=True or causal=False"
     return (
@@ -154,11 +153,11 @@ def _predicts_inputs(examination: Examination, y: Tensor) -> bool:
 
 
 def causality(model: nn.Module, path: str | None = None) -> bool | None:
-    """Return whether a model declares itself causal or not causal; None if it does neither.
+    """Return whether a model declares itself causal, or None if it declares nothing.
 
-    Its config, its class name, its attention or its recurrent layers may declare it. If only some
-    of its attention is causal, such as a decoder's, the module at `path` may declare that it is not
-    causal.
+    Its config, its class name, its attention or its recurrent layers may declare it. If some of its
+    attention is causal, such as a decoder's, the model still counts as not causal if the module at
+    `path` declares itself not causal.
     """
     config, by_name = getattr(model, "config", None), causality_by_name(type(model).__name__)
     marks = [getattr(module, "is_causal", None) for module in model.modules()]

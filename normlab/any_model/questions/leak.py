@@ -1,8 +1,8 @@
 """The finding on passes whose outputs should agree: a leak, a fault in the dtype, or rounding.
 
-A leak is a change of the output in float64, where rounding changes it by about 1e-14. It is
-`broken` above `HARM`, and worth a `look` below. `decide` decides from the measured changes alone;
-`leak_finding` then searches for the module and puts the decision into words.
+A leak is a change of the output in float64, where rounding changes it by about 1e-14. Its verdict
+is `broken` above `HARM`, and `look` below. `decide` uses only the measured changes. `leak_finding`
+then searches for the module at fault, and describes both in words.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ import torch
 
 from normlab.any_model.questions.culprit import Cause, Culprit, culprit_in_words, locate
 from normlab.any_model.questions.examination import (
-    BLIND,
     LEAK,
+    LEAK_IN_FLOAT32,
     ROUNDED_CONSTANTS,
     Examination,
     OutputChange,
@@ -40,12 +40,12 @@ class Rounding:
 
 @dataclass(frozen=True)
 class LeakDecision:
-    """What the changes between passes that should agree show.
+    """What explains the changes between passes that should agree.
 
     `kind` is `leak` if the outputs differ in float64, `dtype` if they differ only in the model's
-    dtype but by more than rounding can, and `rounding` otherwise. `comparison` names the comparison
-    with the largest change: in float64 for a leak, otherwise in the model's dtype. `only_unusual`
-    is whether the leak is only caused by values that padding usually does not have.
+    dtype but by more than rounding can cause, and `rounding` otherwise. `comparison` names the
+    comparison with the largest change, which is taken in float64 for a leak and in the model's
+    dtype otherwise. `only_unusual` is whether only unusual values under the padding cause the leak.
     """
 
     kind: Literal["leak", "dtype", "rounding"]
@@ -66,9 +66,9 @@ def decide(
     """Decide whether a leak, a fault in the model's dtype or rounding explains the changes.
 
     `unusual` names the comparison in which the padding has values that it usually does not have. If
-    its change is the largest, the verdict is `broken` only if usual values change the output too.
-    If no usual values were compared, because the model accepts only one length, the verdict is
-    `broken` if the batch `has_padding`.
+    its change is the largest, the verdict is `broken` only if usual values also change the output.
+    If no usual values could be compared, because the model accepts only one length, the verdict is
+    `broken` only if the batch has padding.
     """
     in_float64 = {name: change.in_float64 for name, change in changes.items()}
     worst = max(in_float64, key=lambda name: in_float64[name])
@@ -87,7 +87,7 @@ def decide(
 def _without_leak(
     changes: Mapping[str, OutputChange], in_float64: float, rounding: Rounding
 ) -> LeakDecision:
-    """Decide whether rounding explains changes that are at most `in_float64` in float64."""
+    """Decide whether rounding explains the changes, the largest of which in float64 is given."""
     most = max(changes, key=lambda name: changes[name].in_model_dtype)
     value = changes[most].in_model_dtype
     if value <= rounding.in_model_dtype:
@@ -103,11 +103,11 @@ def leak_finding(
     cause: Cause,
     how: str,
 ) -> Finding:
-    """Return the finding on passes that should agree, and the module at fault.
+    """Return the finding on passes that should agree, including the module at fault.
 
     `changes` has the change in each comparison, `cause` is what the output should not depend on,
-    and `how` says what was compared. The module is the one behind the largest change. It is not
-    searched for if that comparison is not in `comparisons`, because another setting was used.
+    and `how` describes what was compared. The module is searched for in the comparison with the
+    largest change, unless `comparisons` lacks it because the model was run with another setting.
     """
     decision = decide(
         changes,
@@ -137,9 +137,9 @@ def leak_finding(
 
 
 def _float64_rounding(examination: Examination, cause: Cause) -> float:
-    """Return the largest change that rounding can cause in float64, or in float32 without it."""
-    if examination.blind:
-        return BLIND
+    """Return the largest change that rounding can cause in float64, or in float32 instead of it."""
+    if examination.lacks_float64:
+        return LEAK_IN_FLOAT32
     return ROUNDED_CONSTANTS if cause == "padding" and examination.example.side == "left" else LEAK
 
 
@@ -161,7 +161,7 @@ def _leak_in_words(
 def _dtype_in_words(examination: Examination, decision: LeakDecision, change: OutputChange) -> str:
     return (
         f"{change_in_words(examination, change, decision.value)} for {decision.comparison} in "
-        f"{examination.dtype}, but not in float64, which is too much for rounding (at most "
+        f"{examination.dtype}, but not in float64; this is too much for rounding (at most "
         f"{size(decision.threshold)})"
     )
 
@@ -170,7 +170,8 @@ def _rounding_in_words(
     examination: Examination, decision: LeakDecision, change: OutputChange
 ) -> str:
     at = f" and changes the argmax at {percent(change.argmax)} of positions" * bool(change.argmax)
-    leak = "a leak this small is visible only in float64" if examination.blind else "no leak"
+    unseen = "a leak this small is visible only in float64"
+    leak = unseen if examination.lacks_float64 else "no leak"
     return (
         f"{leak}: {size(decision.value)} (limit {size(decision.threshold)}); {examination.dtype} "
         f"rounding changes the output by {size(change.in_model_dtype)}{at}"
@@ -178,7 +179,7 @@ def _rounding_in_words(
 
 
 def change_in_words(examination: Examination, change: OutputChange, value: float) -> str:
-    """Describe how much an output changes. If there are several outputs, include its name."""
+    """Describe how much an output changes, with its name if several outputs are compared."""
     name = f" {change.output}" * (len(examination.compared) > 1)
     return f"the output{name} {by_how_much(value, change.non_finite)}"
 

@@ -24,9 +24,11 @@ from normlab.findings.finding import Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import NonFinite, largest_change, relative_change
 
-# A module is the cause if its output changes this many times as much as its inputs. A smaller
-# change may come from batch statistics in earlier modules.
 _LARGER = 10.0
+"""How many times as much as its inputs a module's output must change for it to be the cause.
+
+A smaller change may come from batch statistics in earlier modules.
+"""
 
 
 @question("modes", of="module")
@@ -59,10 +61,11 @@ def modes(examination: Examination) -> Finding:
 class TrainingChange:
     """How much training mode, without dropout, changes the output, and what causes the change.
 
-    `pooling` is the number of norms that pool differently in training. If `noisy`, the output is
+    `pooling` is the number of norms that pool differently in training. `value` is the relative
+    change of the output, and `visible` is whether it exceeds rounding. If `noisy`, the output is
     random in training mode, so only these norms were put into it. `module` is the path of another
-    module that computes something different in training; None if there is no such module. `visible`
-    is whether the value exceeds rounding. `error` is the model's error in training mode, or empty.
+    module that computes something different in training, if there is one. `error` is the exception
+    that the model raises in training mode, or "".
     """
 
     pooling: int
@@ -75,7 +78,7 @@ class TrainingChange:
 
     @property
     def unexpected(self) -> bool:
-        """Whether there is a change that the norms, which pool by design, do not explain."""
+        """Whether the output changes for a reason other than norms that pool by design."""
         return self.module is not None or (self.visible and not self.pooling)
 
 
@@ -140,14 +143,14 @@ def _pooling(examination: Examination) -> list[FoundNorm]:
 
 
 def _largest_change(examination: Examination, y: Outputs, y0: Outputs) -> tuple[float, NonFinite]:
-    """Return the largest change at real tokens, over outputs with the same shape in two passes."""
+    """Return the largest change at real tokens, of all outputs with the same shape in both."""
     both = [name for name in y0 if name in y and y[name].shape == y0[name].shape]
     pairs = [(_real(examination, y[n]), _real(examination, y0[n])) for n in both]
     return largest_change(pairs) if pairs else (0.0, "")
 
 
 def _real(examination: Examination, y: Tensor) -> Tensor:
-    """Return an output at real tokens, if its first two axes are rows and positions."""
+    """Return an output at real tokens, or all of it if its first two axes are not tokens."""
     real = examination.example.real
     return next((y[mask] for mask in (real, real.mT) if y.shape[:2] == mask.shape), y)
 
@@ -161,7 +164,7 @@ def _train(model: nn.Module, change: Callable[[], object]) -> None:
 
 
 def _trained(examination: Examination, change: Callable[[], object], seed: int) -> Outputs:
-    """Return the outputs for the batch in training mode without dropout, for a seed."""
+    """Return the outputs for the batch in training mode, without dropout and with a seed."""
     with examination.runner.changed(partial(_train, examination.model, change)), slow_path():
         for set_seed in (torch.manual_seed, np.random.seed, random.seed):
             set_seed(seed)
@@ -169,9 +172,9 @@ def _trained(examination: Examination, change: Callable[[], object], seed: int) 
 
 
 def _first_difference(examination: Examination, pooling: list[str]) -> str | None:
-    """Return the path of the first innermost module whose output alone depends on the mode.
+    """Return the path of the first innermost module whose output, but not input, changes.
 
-    Its inputs do not. Norms that pool, and modules that contain them, are left out.
+    Norms that pool, and modules that contain them, are left out.
     """
     before, _ = examination.runner.record(examination.example)
     with examination.runner.changed(partial(_train, examination.model, examination.model.train)):
@@ -190,7 +193,7 @@ def _first_difference(examination: Examination, pooling: list[str]) -> str | Non
 
 
 def _change(value: Any, other: Any) -> float:
-    """Return the largest change of the tensors in two values; infinite if a shape differs."""
+    """Return the largest change of a tensor between two values, or infinity if a shape differs."""
     pairs = [*zip(tensors(value), tensors(other), strict=False)]
     if any(a.shape != b.shape for a, b in pairs):
         return math.inf

@@ -45,7 +45,7 @@ def norms(examination: Examination) -> Finding:
 
 
 def _answer(norms: Sequence[FoundNorm], wrong: Sequence[FoundNorm]) -> str:
-    """Describe the first wrong name or, if all are right, how many norms of each kind there are."""
+    """Describe the first wrong name or, if all names are right, count the norms of each kind."""
     if wrong:
         more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
         return _misnomer_in_words(wrong[0]) + more
@@ -75,14 +75,14 @@ def _misnomer_in_words(norm: FoundNorm) -> str:
 
 
 def _plain(norm: FoundNorm) -> dict[str, Any]:
-    """Return a norm's fields as they are in the JSON of the report."""
+    """Return a norm's fields as written to the report's JSON."""
     fields = {**asdict(norm), "disagrees": _misnomer_in_words(norm)}
     del fields["misnomer"]
     return fields
 
 
 def _total(norms: Sequence[FoundNorm]) -> Gains:
-    """Return the numbers of gains of all norms together."""
+    """Return the numbers of gains, all and near 0, summed over norms."""
     gains = [norm.gains for norm in norms if norm.gains]
     return Gains(sum(each.number for each in gains), sum(each.near_zero for each in gains))
 

@@ -16,10 +16,10 @@ from normlab.findings.question import question
 FEW = (1, 7, 8)
 """Small amounts of padding to try."""
 BLOCKS = {32: (1,), 64: (0,), 128: (-1, 0, 1)}
-"""The lengths to try around the next multiple of each number, because kernels may differ there.
+"""Offsets from the next multiple of each number: these lengths are tried.
 
-Multiples of 128 are also multiples of 32 and 64. The smaller multiples are tried because windows of
-32 or 64 positions may end there.
+Kernels may differ around multiples of 128. Windows of 32 or 64 positions may end at the smaller
+multiples.
 """
 LONG = 1024  # fewer lengths are tried for rows with at least this many positions
 IMPLEMENTATIONS = ("eager", "sdpa")
@@ -39,7 +39,7 @@ def padding(examination: Examination) -> Finding:
     the batch. If the model accepts only one length, a shorter row is padded to it: y is then the
     output with the usual values under the padding, and y' the output with others.
     """
-    example, n = examination.example, examination.example.pads
+    example, n = examination.example, examination.example.padding_to_add
     if not example.length:
         return Finding.none("the inputs have no token axis, so nothing is padded")
     if not example.mask_kind:
@@ -52,14 +52,14 @@ def padding(examination: Examination) -> Finding:
     except ModelFailed:
         return _of_one_length(examination)
     how = f"One row of {length:,} positions, alone and padded by {n:,}"
-    in_batch = dict(_own_padding(examination))
+    in_batch = _own_padding(examination)
     if max(change.in_float64 for change in changes.values()) <= LEAK:
         with suppress(UserError):
             changes |= examination.changes(in_batch)
-        moving, not_run = _lengths(examination, (*FEW, *to_blocks(length)))
-        pairs |= in_batch | moving
+        changed, not_run = _lengths(examination, (*FEW, *to_blocks(length)))
+        pairs |= in_batch | changed
         with suppress(UserError):
-            changes |= examination.changes(moving) if moving else {}
+            changes |= examination.changes(changed)
         other_side = _other_side(examination)
         pairs |= other_side
         with suppress(UserError):
@@ -74,7 +74,7 @@ def padding(examination: Examination) -> Finding:
 def padding_pair(
     examination: Examination, n: int, *, other: bool = False, side: PaddingSide | None = None
 ) -> PassPair:
-    """Return the comparison of the longest row padded by n positions with the row alone."""
+    """Return the comparison of the longest row alone with the same row padded by n positions."""
     side = side or examination.example.side
     overlap = Padded(side, examination.longest_row.length, n)
     variant = examination.example.padded(n, other=other, side=side)
@@ -82,7 +82,7 @@ def padding_pair(
 
 
 def to_blocks(length: int) -> list[int]:
-    """Return the amounts of padding that lead to lengths around multiples of 32, 64 and 128."""
+    """Return how much padding makes a row's length about a multiple of 32, of 64 or of 128."""
     around = BLOCKS if length < LONG else dict.fromkeys(BLOCKS, (1,))
     totals = {
         -(-(length + 2) // n) * n + offset for n, offsets in around.items() for offset in offsets
@@ -90,31 +90,33 @@ def to_blocks(length: int) -> list[int]:
     return [total - length for total in sorted(totals)]
 
 
-def _own_padding(examination: Examination) -> Iterable[tuple[str, PassPair]]:
-    """Yield the comparisons of rows with their padding in the batch and without it."""
-    example = examination.example
+def _own_padding(examination: Examination) -> dict[str, PassPair]:
+    """Return the comparisons of rows with their padding in the batch and the rows without it."""
+    example, pairs = examination.example, dict[str, PassPair]()
     for row in examination.rows:
         if pads := example.length - example.lengths[row]:
+            padded = examination.alone(row, with_padding=True)
             overlap = Padded(example.side, example.lengths[row], pads)
-            name = f"row {examination.number(row)} with its padding of {pads:,}"
-            yield name, PassPair(examination.one(row), examination.alone(row), overlap)
+            name = f"row {examination.row_label(row)} with its padding of {pads:,}"
+            pairs[name] = PassPair(padded, examination.alone(row), overlap)
+    return pairs
 
 
 class _Lengths(NamedTuple):
     """The comparisons in which padding changes the output by more than rounding.
 
-    `not_run` are the amounts of padding for which the model raises an exception.
+    `not_run` are the amounts of padding with which the model raises an exception.
     """
 
-    moving: dict[str, PassPair]
+    changed: dict[str, PassPair]
     not_run: list[int]
 
 
 def _lengths(
     examination: Examination, amounts: Iterable[int], side: PaddingSide | None = None
 ) -> _Lengths:
-    """Compare one row, padded by different amounts, with the row alone."""
-    moving, not_run = dict[str, PassPair](), list[int]()
+    """Compare the longest row alone with the same row padded by each amount."""
+    changed, not_run = dict[str, PassPair](), list[int]()
     length = examination.longest_row.length
     on = f" on the {side}" if side else ""
     for n in dict.fromkeys(amounts):
@@ -125,49 +127,54 @@ def _lengths(
             not_run.append(n)
             continue
         if change > examination.largest_rounding:
-            moving[f"padding by {n:,} to {length + n:,} positions{on}"] = pair
-    return _Lengths(moving, not_run)
+            changed[f"padding by {n:,} to {length + n:,} positions{on}"] = pair
+    return _Lengths(changed, not_run)
 
 
 def _other_side(examination: Examination) -> dict[str, PassPair]:
     """Return the comparisons in which padding on the other side changes the output.
 
-    If padding by one position already changes it, none are returned: the model then has learned
-    positions, or it groups positions and the boundaries of the groups shift.
+    If padding by one position already changes it, return none: the model then has learned
+    positions, or it groups positions, and the group boundaries shift.
     """
     side: PaddingSide = "left" if examination.example.side == "right" else "right"
-    if _lengths(examination, [min(FEW)], side).moving:
+    if _lengths(examination, [min(FEW)], side).changed:
         return {}
     to_first_block = to_blocks(examination.longest_row.length)[:1]
-    return _lengths(examination, [max(FEW), *to_first_block], side).moving
+    return _lengths(examination, [max(FEW), *to_first_block], side).changed
 
 
 def _implementations(examination: Examination) -> dict[str, OutputChange]:
-    """Return how much padding changes the output with the other implementation of attention.
+    """Return how much padding changes the output with each other implementation of attention.
 
-    It is left out if the model does not support it, or if it cannot run a padded row.
+    Implementations that the model does not support are left out, and so are those with which it
+    cannot run a padded row.
     """
     config = getattr(examination.model, "config", None)
     former = getattr(config, "_attn_implementation", None)
     if not hasattr(examination.model, "set_attn_implementation") or former not in IMPLEMENTATIONS:
         return {}
     changes: dict[str, OutputChange] = {}
+    length = examination.longest_row.length
     for name in IMPLEMENTATIONS:
         if name == former:
             continue
         use = partial(_use_implementation, examination.model, name)
         with suppress(UserError), examination.runner.changed(use):
             other = examination.without_cache()
-            for n in (examination.example.pads, to_blocks(examination.longest_row.length)[-1]):
-                total = examination.longest_row.length + n
+            for n in (examination.example.padding_to_add, to_blocks(length)[-1]):
                 pair = padding_pair(other, n)
                 if other.exceeds_rounding(pair):
-                    changes[f"{name} attention, padding by {n:,} to {total:,}"] = other.change(pair)
+                    words = f"{name} attention, padding by {n:,} to {length + n:,}"
+                    changes[words] = other.change(pair)
     return changes
 
 
 def _use_implementation(model: Any, name: str) -> None:
-    """Select an implementation of attention. Raise ModelFailed if it is not supported."""
+    """Make a model use an implementation of attention.
+
+    Raises ModelFailed if the model does not support it.
+    """
     try:
         model.set_attn_implementation(name)
     except Exception as error:  # transformers raises exceptions of any class
@@ -176,7 +183,7 @@ def _use_implementation(model: Any, name: str) -> None:
 
 def _of_one_length(examination: Examination) -> Finding:
     """Return the finding on a model that accepts only one length."""
-    row, n = examination.longest_row, examination.example.pads
+    row, n = examination.longest_row, examination.example.padding_to_add
     if row.length <= n:
         n = max(1, row.length // 2)
     start = n if examination.example.side == "left" else 0
@@ -197,7 +204,7 @@ def _of_one_length(examination: Examination) -> Finding:
 
 
 def _in_the_batch(examination: Examination) -> dict[str, PassPair]:
-    """Return the comparisons of padded rows in the batch with the rows alone, without padding.
+    """Return the comparisons of rows alone, without padding, with the same rows in the batch.
 
     Raises UserError if no row has padding.
     """
@@ -206,7 +213,7 @@ def _in_the_batch(examination: Examination) -> dict[str, PassPair]:
         length = batch.lengths[row]
         if pads := batch.length - length:
             overlap = RowInBatch(row, rows, Padded(batch.side, length, pads))
-            name = f"row {examination.number(row)} with its padding of {pads:,} among {rows}"
+            name = f"row {examination.row_label(row)} with its padding of {pads:,} among {rows}"
             pairs[name] = PassPair(batch, examination.alone(row), overlap)
     if not pairs:
         raise UserError("a padded row fails alone, and no row has padding in the batch")

@@ -10,9 +10,10 @@ _ORDER = (
 
 
 def questions(*names: str, slow: bool = False) -> list[Question]:
-    """Return the named questions or, without names, all quick ones and, if `slow`, the slow ones.
+    """Return the named questions, in the order of the names.
 
-    Raises UserError if a name is unknown.
+    Without names, return all quick questions and, if `slow`, the slow ones as well. Raises
+    UserError if a name is unknown.
     """
     selected = questions_below(__package__ or "", "module", names=names)
     if names:

@@ -1,4 +1,4 @@
-"""Phrases that several questions share: how much an output changes, and what was not examined."""
+"""Phrases shared by several questions: how much an output changes, and what was not examined."""
 
 import math
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ def size(change: float) -> str:
 
 
 def by_how_much(change: float, non_finite: NonFinite = "") -> str:
-    """Describe how much something changes or, if that is not a finite number, why."""
+    """Describe how much something changes or, if the change is not finite, why it is not."""
     if non_finite and math.isinf(change):
         return NON_FINITE[non_finite]
     return f"changes by {size(change)}"
 
 
 def unexamined(paths: Sequence[str]) -> str:
-    """Describe the norms that were not examined because they are in scripted modules."""
+    """List norms that were not examined because they are in scripted modules, or return ""."""
     if not paths:
         return ""
     more = f" and {len(paths) - 3} more" * (len(paths) > 3)
@@ -38,5 +38,5 @@ def unexamined(paths: Sequence[str]) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return `a, b and c`."""
+    """Join words as in `a, b and c`."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -182,7 +182,7 @@ def _passes(run: Runner, example: Example) -> _Passes:
     if example.length:
         with suppress(UserError):  # raised if the model cannot be run on one row, or if padded
             row = calls(example.alone(example.longest))
-            return _Passes(all_rows, _RowPasses(row, calls(example.padded(example.pads))))
+            return _Passes(all_rows, _RowPasses(row, calls(example.padded(example.padding_to_add))))
     return _Passes(all_rows, None)
 
 

@@ -28,7 +28,7 @@ class Raindrop(nn.Module):
         (nn.Dropout(), "other rows", "Dropout, draws random numbers"),
         (Raindrop(), "other rows", "Raindrop, mixes in other rows"),
         (nn.BatchNorm1d(4), "other rows", "BatchNorm1d, pools over the batch, other rows included"),
-        (nn.LSTM(4, 4), "other rows", "mixes in other rows, as it is not batch_first"),
+        (nn.LSTM(4, 4), "other rows", "mixes in other rows, because it is not batch_first"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
 )
