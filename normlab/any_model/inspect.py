@@ -123,7 +123,7 @@ def _examination(
 ) -> Examination:
     """Return the examination of the first batch.
 
-    Raises UserError if the model cannot run its rows.
+    Raises UserError if the model cannot run its longest row.
     """
     # second try uncut, for models that accept only one length
     for attempt in (conventions, replace(conventions, max_positions=sys.maxsize)):
@@ -160,7 +160,10 @@ def _not_restored(refused: Sequence[str]) -> Finding:
 def _answers(
     examination: Examination, questions: Sequence[Question]
 ) -> Iterator[tuple[str, Finding]]:
-    """Ask the questions in order. If the forward pass is broken, the others do not apply."""
+    """Ask the questions in order, and yield each question's name with its finding.
+
+    If the forward pass is broken, the other questions do not apply.
+    """
     runs = Finding("")
     for question in dict.fromkeys(questions):
         try:
@@ -179,7 +182,7 @@ def _answers(
 
 
 def _may_explain_nan(question: Question, examination: Examination) -> bool:
-    """Return whether a question may explain NaN in the output, as running statistics can."""
+    """Return whether the output contains NaN and the question is one that may explain it."""
     return question.name == "statistics" and bool(examination.outputs_with_nan)
 
 
@@ -197,8 +200,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def takes_a_dict(model: nn.Module, batch: Any) -> bool:
     """Return whether a model takes a batch of named inputs as a single argument, a dict.
 
-    It does if it has a single required argument and none of the inputs is named like an argument,
-    as in SentenceTransformer.
+    It does if it has a single required argument, and no input has the name of an argument, as in
+    SentenceTransformer.
     """
     if not isinstance(batch, Mapping):
         return False

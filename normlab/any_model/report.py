@@ -23,7 +23,7 @@ FORMAT = "normlab.module/2"
 
 
 def title_of(examination: Examination) -> str:
-    """Describe what was examined: the model's class, size and dtype, the rows, and the outputs."""
+    """Describe what was examined: the model's class, size and dtype, the rows and the outputs."""
     example, model = examination.example, examination.model
     size = sum(weight.numel() for weight in model.parameters())
     real, length = len(example.row_indices), example.length
@@ -43,9 +43,9 @@ def title_of(examination: Examination) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """The findings about a model, keyed by question. `title` says what was examined.
+    """The findings about a model, keyed by question, under a title that says what was examined.
 
-    `norms` are the model's norms; the list is empty if no question needed them.
+    `norms` are the model's norms. It is empty if no question searched for them.
     """
 
     title: str
@@ -104,7 +104,7 @@ class Report:
             )
 
     def raise_if_broken(self) -> None:
-        """Raise AssertionError if a finding is broken or failed, for use in a test."""
+        """Raise AssertionError if a finding is broken or failed. This is for use in tests."""
         broken = [
             f"{finding.name}: {finding}" for finding in self.by_harm() if finding.verdict in FAILING
         ]

@@ -10,13 +10,13 @@ from normlab.errors import UserError
 
 
 class Axes(NamedTuple):
-    """The row axis and the position axis of the main input; each is None if it is unknown."""
+    """The row axis and the position axis of the main input, each None unless the user sets it."""
 
     rows: int | None = None
     positions: int | None = None
 
     def of(self, x: Tensor, name: str) -> "Axes":
-        """Return the axes of an input, with negative ones counted from the first axis.
+        """Return the axes for an input, with negative numbers replaced by nonnegative ones.
 
         Raises UserError if one is out of range, or if both are the same axis.
         """
@@ -95,9 +95,9 @@ def _axis_of_mask(x: Tensor, name: str, mask: Tensor) -> int:
 
 
 def _axis_of_lengths(x: Tensor, lengths: Tensor) -> int | None:
-    """Return the first axis as long as the longest row, or else one that is longer, or else 1.
+    """Return the first axis that is as long as the longest row, else the first longer one, else 1.
 
-    Return None if the lengths are shares of the longest row, or if axis 1 is as long as it.
+    Return None if axis 1 is as long as the longest row, or if the lengths are shares of it.
     """
     longest = float(lengths.max())  # in positions, or 1 if lengths are shares of the longest
     sizes = {n: x.shape[n] for n in range(1, x.ndim)}
@@ -121,7 +121,10 @@ def axes_of_inputs(
     size: int,
     length: int,
 ) -> InputAxes:
-    """Return the axes of all inputs that have `size` rows or `length` positions."""
+    """Return the axes of all inputs that have `size` rows or `length` positions.
+
+    Inputs of a decoder get no position axis, because their positions are different ones.
+    """
     by_row: dict[InputKey, int] = {}
     by_token: dict[InputKey, int] = {}
     encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
@@ -140,10 +143,10 @@ def axes_of_inputs(
 
 
 def batch_first(model: nn.Module) -> bool | None:
-    """Return whether torch's recurrent or attention layers take [rows, positions, ...] inputs.
+    """Return whether all recurrent and attention layers of a model take [rows, positions, ...].
 
-    Return False if only some of them do, and None if the model is not one of torch's or has no such
-    layers, because other code may transpose the input.
+    Return None if there are no such layers, or if the model's class is not one of torch's, because
+    its code may transpose the input.
     """
     if not type(model).__module__.startswith("torch.nn"):
         return None

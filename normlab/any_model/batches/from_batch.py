@@ -23,17 +23,17 @@ from normlab.errors import UserError
 
 _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
 _LIMITS = ("max_position_embeddings", "n_positions", "max_source_positions")
-"""Config entries that limit the number of positions, including padding."""
+"""Config entries that limit the number of positions, padding included."""
 SAMPLES = 320
-"""The audio samples in one position: 20 ms at 16 kHz, which is a frame of most speech models."""
+"""The number of audio samples per position: 20 ms at 16 kHz, as in most speech models."""
 FEWEST_ROWS = 3  # not two, because batch norm maps any two values to -1 and 1
-KEPT = 8  # the most batches that are used for statistics and calibration
+KEPT = 8  # the largest number of batches used for statistics and calibration
 
 
 def first_batches(batches: Any) -> list[Any]:
-    """Return up to `KEPT` batches of an iterable, or the only batch as a list.
+    """Return the first `KEPT` batches of an iterable, or a list of the one batch that is passed.
 
-    Raises UserError if there is none.
+    Raises UserError if there is no batch.
     """
     tensors = isinstance(batches, tuple) and any(isinstance(item, Tensor) for item in batches)
     if tensors or isinstance(batches, Mapping | Tensor):
@@ -108,12 +108,12 @@ def example_of(
 
 
 def _names(values: Mapping[InputKey, Any], parameters: Sequence[str]) -> dict[InputKey, str]:
-    """Return the names of inputs; positional ones are named after the model's parameters.
+    """Return the names of inputs. Positional inputs are named after the model's parameters.
 
     Raises UserError if an input is a cache.
     """
     if values.get("past_key_values") is not None:
-        raise UserError("past_key_values is a cache with tokens of earlier calls; omit it")
+        raise UserError("past_key_values is a cache with tokens from earlier calls; omit it")
     return {
         k: parameters[k] if isinstance(k, int) and k < len(parameters) else str(k) for k in values
     }
@@ -139,7 +139,10 @@ def _main_input(
 def _filled(
     example: Example, main: InputKey, names: Mapping[InputKey, str], config: Any
 ) -> Example:
-    """Return the example with the side of its padding, and the values of inputs under it."""
+    """Return the example with the side of its padding, and its inputs' values under padding.
+
+    Raises UserError if the mask marks the padding tokens, and only these, as real.
+    """
     values, pads = example.values, ~example.real
     pad, x = getattr(config, "pad_token_id", None), values[main]
     if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
@@ -156,7 +159,7 @@ def _filled(
 
 
 def special_ids(config: Any) -> set[int]:
-    """Return the ids of special tokens in a config and in the configs inside it."""
+    """Return the ids of special tokens in a config and its nested configs."""
     entries = config.to_dict() if hasattr(config, "to_dict") else {}
     ids: set[int] = set()
     todo = [entries] if isinstance(entries, dict) else []
@@ -171,7 +174,7 @@ def special_ids(config: Any) -> set[int]:
 
 
 def inputs_of(batch: Any, device: torch.device) -> dict[InputKey, Any]:
-    """Return a batch's inputs by name or position, on a device."""
+    """Move a batch's inputs to a device, and return them keyed by name or position."""
     several = batch if isinstance(batch, tuple | list) else [batch]
     inputs = batch if isinstance(batch, Mapping) else dict(enumerate(several))
     return {k: x.to(device) if isinstance(x, Tensor) else x for k, x in inputs.items()}
@@ -180,7 +183,8 @@ def inputs_of(batch: Any, device: torch.device) -> dict[InputKey, Any]:
 def _fill(x: Tensor, pads: Tensor, pad: Any) -> int | float:
     """Return an input's value under padding.
 
-    If the batch has no padding, this is the config's `pad_token_id`, or 0 without one.
+    If the batch has no padding, this is `pad`, the config's `pad_token_id`, or 0 for floats or if
+    the config has none.
     """
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()
@@ -188,7 +192,10 @@ def _fill(x: Tensor, pads: Tensor, pad: Any) -> int | float:
 
 
 def _cut(example: Example, config: Any, conventions: Conventions) -> Example:
-    """Return the longest rows in the batch's order, cut to the real positions of the longest."""
+    """Return the longest rows in the batch's order, cut to the real positions of the longest.
+
+    Rows are added if there are fewer than `FEWEST_ROWS`.
+    """
     total, positions = example.size, conventions.max_positions
     longest = example.real.sum(1).argsort(descending=True, stable=True)[: conventions.max_rows]
     order = longest.sort().values

@@ -1,4 +1,4 @@
-"""Finds the input that marks padding, and infers its kind from names, values and tokens."""
+"""Finds the mask among a model's inputs, and infers whether its ones are tokens or padding."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,18 +19,18 @@ KIND_OF_NAME: Mapping[str, MaskKind] = {
 UNCLEAR_NAMES = ("padding_mask", "mask")
 """Names of masks whose ones mean real tokens in some models and padding in others."""
 ADDED_MASKS = ("attention_mask", "src_key_padding_mask")
-"""The masks to add if the batch has none but the model takes one. All positions are marked real."""
+"""Masks of which the first that the model takes is added to a batch without a mask."""
 MASK_MEANINGS: tuple[MaskKind, ...] = ("real", "padding", "lengths")
 
 
 MaskArgument = Tensor | InputKey | Mapping[InputKey, MaskKind | None]
 """The argument `mask` of `normlab.inspect`: a tensor, a meaning, an input's name or position, or
-one input's name with its meaning. If it is None, the inputs' names and values show the mask.
+one input's name with its meaning. If it is None, the mask is found by names and values.
 """
 
 
 class Mask(NamedTuple):
-    """The input that marks real tokens, and its kind, or None if the kind is to be inferred."""
+    """The key of the mask among the inputs, and its kind, which is None until it is inferred."""
 
     key: InputKey
     kind: MaskKind | None
@@ -70,10 +70,10 @@ def mask_option(mask: MaskArgument, names: Collection[str], device: torch.device
 def find_mask(
     values: dict[InputKey, Any], names: Mapping[InputKey, str], option: MaskOption
 ) -> Mask | None:
-    """Return the mask of real tokens; None if there is none.
+    """Return the mask among the inputs, or None if there is none.
 
-    If the user passed the mask as a tensor, it is added to `values`. Raises UserError if there is
-    no such input, or if it cannot be a mask.
+    If the user passed the mask as a tensor, it is added to `values`. Raises UserError if the user
+    named an input that does not exist, or if the mask does not have a mask's shape.
     """
     key: InputKey = None
     if option.tensor is not None:
@@ -104,7 +104,7 @@ def _key_of(name: InputKey, names: Mapping[InputKey, str]) -> InputKey:
 
 
 def _by_name(values: Mapping[InputKey, Any], names: Mapping[InputKey, str]) -> list[InputKey]:
-    """Return the keys of inputs with a well-known mask name, then of those that look like masks."""
+    """Return the keys of inputs with a known name of a mask, then of those that look like masks."""
     tensors = {key: name for key, name in names.items() if isinstance(values[key], Tensor)}
     known = [key for key, name in tensors.items() if name in KIND_OF_NAME]
     return [*known, *(key for key, name in tensors.items() if _is_mask(name, values[key]))]
@@ -122,7 +122,7 @@ def _is_mask(name: str, x: Tensor) -> bool:
 def add_mask(
     values: dict[InputKey, Any], names: dict[InputKey, str], parameters: Sequence[str], real: Tensor
 ) -> Mask | None:
-    """Add a mask that marks all positions as real, and return it; None if the model takes none."""
+    """Add a mask that marks all positions as real. Return it, or None if the model takes none."""
     missing = [name for name in ADDED_MASKS if name in parameters and name not in names.values()]
     if not missing:
         return None
@@ -135,9 +135,9 @@ def add_mask(
 def checked_kind(
     model: nn.Module, x: Tensor, marks: Tensor, name: str, kind: MaskKind | None
 ) -> MaskKind:
-    """Return the kind of a mask; infer it if it is None.
+    """Return the kind of a mask, which is inferred if `kind` is None.
 
-    `x` is the main input, with its rows on axis 0. Raises UserError if the values do not fit the
+    `x` is the main input, with rows on axis 0. Raises UserError if the mask's values do not fit its
     kind.
     """
     if kind is None:
@@ -151,8 +151,8 @@ def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> MaskKind:
     """Return whether the ones of a mask are `real` tokens or `padding`.
 
     Padding usually has one value, such as 0, and tokens have several. If that is inconclusive, some
-    row is assumed to have no padding, as in most batches. If that is inconclusive too, the name of
-    the mask and the library of the model decide.
+    row is assumed to have no padding, as in most batches. If that is inconclusive as well, the
+    mask's name and the model's library decide.
     """
     ones = marks != 0
     if x.shape[:2] == marks.shape and bool(ones.any()) and not bool(ones.all()):
@@ -186,7 +186,7 @@ def check_mask(marks: Tensor, name: str, kind: MaskKind) -> None:
 
 
 def under_padding(x: Tensor, pads: Tensor, real: Tensor) -> int | float:
-    """Return the value of another mask under padding; infer it if nothing is padded."""
+    """Return the value of another mask under padding, which is inferred if nothing is padded."""
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()
     inside = x[real] if x.shape[:2] == real.shape else x

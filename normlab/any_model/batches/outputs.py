@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from normlab.errors import UserError
 
 Outputs = dict[str, Tensor]
-"""Floating-point outputs by name, the main one first: `logits`, `hidden_states[1]`, `[0]`."""
+"""Float outputs keyed by names such as `logits` or `hidden_states[1]`, the main output first."""
 _MAIN = ("logits", "last_hidden_state")
 _STATES = ("past_key_values", "cache", "mems")
-"""Outputs that are inputs of a later call and not results."""
+"""Parts of the names of outputs that are only passed to a later call."""
 
 
 def outputs_of(output: Any) -> Outputs:
@@ -33,7 +33,7 @@ def outputs_of(output: Any) -> Outputs:
 
 
 def _tensors_by_name(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in nested outputs with their names, as in Python: `hidden_states[1]`."""
+    """Yield the tensors in nested outputs with their names in Python: `hidden_states[1]`."""
     if isinstance(value, nn.utils.rnn.PackedSequence):
         value = nn.utils.rnn.pad_packed_sequence(value, batch_first=True)[0]
     if isinstance(value, Tensor):

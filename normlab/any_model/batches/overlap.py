@@ -1,11 +1,12 @@
 """Finds the parts of two passes' tensors that correspond, for each way in which inputs differ.
 
-The axes of a tensor inside a model have no names, so a sequence axis or a row axis is recognized by
-its sizes in the two passes. A tensor of the base pass is compared with one of the variant:
+The axes of a tensor inside a model have no names, so its row axis and its position axis are
+recognized by their sizes in the two passes. The input of the base pass is one row. There is a class
+for each kind of variant:
 
-    Padded           the variant is the same row with more positions, or with as many
-    RowInBatch       the variant is a batch that contains the row
-    SharedPositions  the variant is as long, and only its first or last positions are the same
+    Padded           the same row, padded by some positions or by none
+    RowInBatch       a batch that contains the row
+    SharedPositions  a row of the same length, which differs in its later positions
 """
 
 from abc import ABC, abstractmethod
@@ -26,11 +27,11 @@ Aligned = tuple[Tensor, Tensor]
 
 
 class Overlap(ABC):
-    """Finds the part of a variant's tensor that corresponds to the base's tensor."""
+    """Finds the part of a variant's tensor that corresponds to a tensor of the base."""
 
     @abstractmethod
     def ways(self, y: Tensor, base: Tensor) -> Iterator[Aligned]:
-        """Yield both tensors, cut to the same shape, for each way in which they may correspond.
+        """Yield both tensors, cut to the same shape, for each way in which they can correspond.
 
         Raises UserError if they cannot correspond.
         """
@@ -39,11 +40,11 @@ class Overlap(ABC):
     def fits(self, y: Tensor, base: Tensor) -> bool:
         """Return whether each entry of the base can have a counterpart in the variant.
 
-        No axis may have more additional entries than there is padding.
+        No axis of the variant may be longer by more than the padding.
         """
 
     def first(self, y: Tensor, base: Tensor) -> Aligned:
-        """Return both tensors, aligned in the most common way, as views.
+        """Return both tensors, aligned in the most common way. The results are views.
 
         Raises UserError if they cannot correspond.
         """
@@ -60,12 +61,11 @@ class Overlap(ABC):
 
 @dataclass(frozen=True)
 class Padded(Overlap):
-    """The base has `length` positions, and the variant has `padding` more on one side.
+    """The base has `length` positions, and the variant has `padding` more positions on `side`.
 
-    Along each axis that is longer in the variant, the first entries correspond, or the last ones if
-    the padding is on the left. If such an axis has more than `length` entries in the base, the
-    model may have added the others at the opposite end, as it does with a class token, so this way
-    is tried as well.
+    Along each axis that is longer in the variant, its first entries correspond to the base, or its
+    last ones if the padding is on the left. If the axis has more than `length` entries in the base,
+    the model may have added some at the other end, such as a class token. This is the second way.
     """
 
     side: PaddingSide = "right"
@@ -94,11 +94,11 @@ class Padded(Overlap):
         return y.narrow(axis, y.shape[axis] - few if self.side == "left" else 0, few)
 
     def _has_added(self, few: int) -> bool:
-        """Return whether an axis of the base may have the positions and entries added to them."""
+        """Return whether an axis may have all positions of the base and entries added to them."""
         return 0 < self.length < few
 
     def _from_both_ends(self, y: Tensor, axis: int, few: int) -> Tensor:
-        """Return positions from one end, and the entries added to them from the other."""
+        """Return the positions from one end, and the entries added to them from the other."""
         if not self._has_added(few):
             return self._from_one_end(y, axis, few)
         first = few - self.length if self.side == "left" else self.length
@@ -109,10 +109,10 @@ class Padded(Overlap):
 
 @dataclass(frozen=True)
 class RowInBatch(Overlap):
-    """The variant is a batch of `size` rows, and the base is its row `row`, which may be padded.
+    """The variant is a batch of `size` rows, and the base is the row with index `row`.
 
     Along the axis with `size` times as many entries as in the base, only the entries of this row
-    correspond to the base.
+    correspond to the base. If the row has padding in the batch only, `padded` describes it.
     """
 
     row: int
@@ -134,7 +134,7 @@ class RowInBatch(Overlap):
             return y
         sizes = [*zip(y.shape, base.shape, strict=True)]
         axes = [axis for axis, (many, few) in enumerate(sizes) if many == few * self.size]
-        # padding may lengthen another axis by the same factor
+        # padding may make another axis longer by the same factor
         least = min((sizes[axis][1] for axis in axes), default=0)
         axes = [axis for axis in axes if sizes[axis][1] == least]
         if axes:  # several axes if rows are compared with each other, such as images with texts
@@ -150,9 +150,9 @@ class RowInBatch(Overlap):
 
 @dataclass(frozen=True)
 class SharedPositions(Overlap):
-    """Both rows have `length` positions, and only the first (or last) `shared` of them correspond.
+    """Both rows have `length` positions, of which `shared` correspond.
 
-    They are the last ones if `side`, on which the other positions are, is the left.
+    The other positions are on `side`, so the first ones correspond if this is the right.
     """
 
     length: int
@@ -176,15 +176,15 @@ class SharedPositions(Overlap):
 
 
 def _distance(y: Tensor, base: Tensor) -> float:
-    """Return how much floats differ, or how many integers differ."""
+    """Return the relative change of floats, or the number of integers that differ."""
     return relative_change(y, base) if y.is_floating_point() else float((y != base).sum())
 
 
 def comparable(names: Iterable[str], ys: Outputs, bases: Outputs, overlap: Overlap) -> list[str]:
     """Return the names of the outputs that both passes have and that can be compared.
 
-    The first output is the main one and is always compared. Another one is left out if it grows by
-    more than the padding, as a table of relative positions does.
+    The first one is the main output, which is always compared. Another one is left out if it grows
+    by more than the padding, as a table of relative positions does.
     """
     both = [name for name in names if name in ys and name in bases]
     return both[:1] + [name for name in both[1:] if overlap.fits(ys[name], bases[name])]

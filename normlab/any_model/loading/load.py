@@ -1,4 +1,4 @@
-"""Loads a transformers model, or one from Python code, with batches of inputs for it."""
+"""Loads a model from transformers or from Python code, with batches of inputs for it."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +99,10 @@ def nonblank_lines(text: Path) -> list[str]:
 
 
 def load_with_tokenizer(place: str, *, trust: bool) -> Checkpoint:
-    """Load a transformers model and its tokenizer from a folder or a huggingface.co id."""
+    """Load a transformers model and its tokenizer from a folder or a huggingface.co id.
+
+    Raises UserError if one of them cannot be loaded.
+    """
     try:
         import transformers
     except ImportError:
@@ -147,9 +150,9 @@ def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:
 
 
 def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
-    """Return four rows of random inputs; text and audio are padded.
+    """Return four rows of random inputs. Text and audio have different lengths, and are padded.
 
-    Raises UserError if the model expects inputs of another kind.
+    Raises UserError if the model expects a different kind of input.
     """
     config, generator = model.config, torch.Generator().manual_seed(0)
     names = ("num_mel_bins", "max_length", "max_source_positions", "image_size", "num_channels")
@@ -177,9 +180,9 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
 
 
 def accepted(model: Any, batch: Any) -> dict[str, Tensor]:
-    """Return the inputs that the model takes.
+    """Return those inputs of a batch that the model takes.
 
-    The decoder of an encoder-decoder gets the ids of the encoder, or arbitrary ids.
+    The decoder of an encoder-decoder gets the encoder's ids, or arbitrary ids if there are none.
     """
     names = signature(model.forward).parameters
     values = dict(batch)
@@ -218,7 +221,10 @@ def _folder(place: str, *, trust: bool) -> Path:
 
 
 def import_model(model: str, inputs: str) -> ModelWithInputs:
-    """Import a model and its batches, each from `package.module:name`. Functions are called."""
+    """Import a model and its batches, each from `package.module:name`. A function is called.
+
+    Raises UserError if one of them cannot be imported, or if the model is not an `nn.Module`.
+    """
     module = _imported(model)
     if not isinstance(module, nn.Module):
         raise UserError(f"--module {model} is a {type(module).__name__}, not an nn.Module")
@@ -226,7 +232,7 @@ def import_model(model: str, inputs: str) -> ModelWithInputs:
 
 
 def load_by_prefix(place: str) -> ModelWithOptions:
-    """Load the MODEL of the pytest plugin; its prefix says where it comes from.
+    """Load the MODEL of the pytest plugin, whose prefix says where it comes from.
 
     Raises UserError with a one-sentence message if the model cannot be loaded or created.
     """

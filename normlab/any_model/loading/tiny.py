@@ -19,8 +19,8 @@ VOCABULARY, LENGTHS = 200, (32, 24, 16, 8)
 MASKS = ("attention_mask", "padding_mask", "input_features_mask", "feature_attention_mask")
 AUDIO = ("input_values", "input_features")
 
-# Small values for the numbers in a config, by a pattern of their names. The first pattern that
-# matches is used; None keeps the value.
+# Small values for the numbers in a config, with a pattern for their names. The first pattern that
+# matches is used, and None keeps the value.
 SMALL_SIZES: tuple[tuple[str, int | None], ...] = (
     (r".*(token_id|index|image|patch|window|kernel|stride|bins?|channels|rate|ratio)s?", None),
     (r".*(image_size|patch_size|kernel_size|window_size|group_size|groups|factor|labels)", None),
@@ -43,8 +43,10 @@ WIDTHS = (8, 32, 48)
 
 Shrinking = Literal["all", "heads", "eighth", "depth"]
 BUILDS: tuple[Shrinking, ...] = get_args(Shrinking)
-"""The ways to shrink a config, in the order in which they are tried: all sizes; all sizes, but with
-two heads of the default width; widths to an eighth, with all heads; only depth and vocabulary.
+"""The ways to shrink a config, in the order in which they are tried.
+
+`all` shrinks all sizes, `heads` does so but uses two heads of a common width, `eighth` divides
+widths by 8 and keeps all heads, and `depth` shrinks only the depth, the vocabulary and the like.
 """
 
 WIDE_HEAD = 128
@@ -53,9 +55,9 @@ TWO_HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "hidden_size": 
 
 
 def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
-    """Return a tiny model of the named class, and inputs that fit it.
+    """Return a tiny model of the named class or model type, and inputs that fit it.
 
-    If none fit, raise UserError with the reason for the first failure.
+    Raises UserError with the reason for the first failure if none fit.
     """
     reasons = []
     name = class_named(name)
@@ -71,7 +73,7 @@ def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
 
 
 def class_named(name: str) -> str:
-    """Return the name of a class, or the base class of a model type such as `bert`.
+    """Return a class name as it is, and the name of the base class for a model type (`bert`).
 
     Raises UserError if transformers has no such class or model type.
     """
@@ -182,14 +184,17 @@ def widths(model: nn.Module) -> list[int]:
 
 
 def mask_of(lengths: tuple[int, ...]) -> Tensor:
-    """Return a mask [row, position], 1 where a token is real."""
+    """Return a mask [rows, positions] that is 1 where a token is real."""
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
 
 
 def small_settings(
     config: Any, how: Shrinking, changes: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the settings that make a config class and the configs inside it small."""
+    """Return settings that make a config class and its nested configs small.
+
+    `changes` are values that replace the defaults of the class before they are shrunk.
+    """
     values = {f.name: f.default for f in fields(config) if f.default is not MISSING}
     for field in fields(config):
         if field.default_factory is not MISSING:
@@ -210,7 +215,7 @@ def small_settings(
 
 
 def small_value(name: str, value: Any, how: Shrinking) -> Any:
-    """Return the small value for an entry of a config; `how` says what shrinks (see `BUILDS`)."""
+    """Return the small value for a config entry. `how` says what is shrunk (see `BUILDS`)."""
     if isinstance(value, float) and "drop" in name:
         return 0.0
     if name in ("apply_spec_augment", "use_cache"):

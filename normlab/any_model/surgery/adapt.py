@@ -59,9 +59,9 @@ class LanguageModel:
             raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is meaningless")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[MaskedBatch]:
-        """Yield batches of lines; tokens that are not to be predicted have the label -100.
+        """Yield batches of lines. Tokens that are not to be predicted have the label -100.
 
-        A batch without a token to predict is left out.
+        Batches without a token to predict are left out.
         """
         generator = torch.Generator().manual_seed(seed)
         for encoded in tokenized(self.tokenizer, lines):
@@ -90,7 +90,7 @@ class LanguageModel:
         return self._count(batch["labels"] != -100)
 
     def _predictable(self, encoded: Mapping[str, Tensor]) -> Bool[Tensor, "B P"]:
-        """Return which tokens may be predicted: real ones, without special ones if masked."""
+        """Return a mask of the real tokens, without special ones if the model is masked."""
         real = encoded["attention_mask"] == 1
         return real & (encoded["special_tokens_mask"] == 0) if self.masked else real
 
@@ -109,7 +109,10 @@ class LanguageModel:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """How long to train, how fast, and whether to train all weights (`everything`); see `adapt`."""
+    """How to train: for how many steps, at which learning rate, and whether all weights.
+
+    `taper` is the number of steps over which the new norms replace the old ones (see `adapt`).
+    """
 
     steps: int
     lr: float
@@ -163,7 +166,7 @@ def adapt(
 def _trained(
     model: Any, swapped: Mapping[str, Swapped], lr: float, *, everything: bool
 ) -> list[dict[str, Any]]:
-    """Return the optimizer's groups: one for each weight to train, with its learning rate."""
+    """Return the optimizer's parameter groups: one per weight to train, with its learning rate."""
     news = {weight: name for m in swapped.values() for name, weight in m.named_parameters()}
     groups: list[dict[str, Any]] = []
     for weight in model.parameters():
@@ -179,11 +182,11 @@ def save(
 ) -> float:
     """Save a model whose norms were swapped for `none`, under its original class, with a tokenizer.
 
-    The eps in the config becomes `EPS`. The saved model is loaded again to check it; the folder is
-    moved to `out` if `keep` is set. Returns the relative RMS difference between the logits of the
-    saved and the passed model for the batch.
+    The eps in the config becomes `EPS`. The saved model is loaded again to check it. The folder is
+    moved to `out` if `keep` is set, and deleted otherwise. Returns the relative RMS difference
+    between the logits of the saved and the passed model for the batch.
 
-    If the class cannot express the model, UserError is raised and no files are left.
+    Raises UserError, and leaves no files, if the class cannot express the model.
     """
     from transformers import AutoTokenizer
 
@@ -231,7 +234,7 @@ def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
             new = model.get_submodule(path)
             if not isinstance(new, Swapped):
                 raise UserError(
-                    f"--out: {path} must be swapped, too, because all norms share one eps"
+                    f"--out: {path} must also be swapped, because all norms share one eps"
                 )
             x = torch.randn(1, 2, len(new.weight)).movedim(-1, new.axis)
             zeros = {name: torch.zeros_like(weight) for name, weight in old.named_parameters()}

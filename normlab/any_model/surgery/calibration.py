@@ -60,7 +60,7 @@ class Calibration:
         return {"running_mean": mean, "running_var": var}
 
     def mean_loss(self, loss: Callable[[Any, Any], Tensor] | None) -> float | None:
-        """Return the mean of `loss(output, batch)` over the batches; None if there is no loss."""
+        """Return the mean of `loss(output, batch)` over the batches, or None without a loss."""
         if loss is None:
             return None
         return fmean(float(loss(self._run(batch), batch)) for batch in self.batches)
@@ -80,7 +80,7 @@ class Calibration:
         def record(path: str, _: nn.Module, args: Any, kwargs: dict[str, Any], y: Tensor) -> None:
             x, *more = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
             if not more:
-                # copies, as later operations may change them in place
+                # copies, because later operations may change them in place
                 calls.append(NormCall(path, x[:rows].clone(), y[:rows].clone(), mask))
                 if once:
                     raise _EndOfPass

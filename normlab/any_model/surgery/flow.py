@@ -67,7 +67,7 @@ class _NormUnderWay(NamedTuple):
 
 
 class _Product(NamedTuple):
-    """The nodes of a matrix product; it is `transposed` if the weight is [in, out]."""
+    """The nodes of a matrix product. `transposed` is whether the weight is [in, out]."""
 
     x: Node
     weight: Node
@@ -78,8 +78,8 @@ class _Product(NamedTuple):
 class Flow(TorchDispatchMode):
     """Records the operations of a forward pass of a model whose norms have the paths `norms`.
 
-    Afterwards, `norms` has the nodes of each norm's calls, by the norm's path, `uses` has the nodes
-    that read each weight, by its name, and `outputs` has the nodes that the model returns.
+    Afterwards, `norms` has the nodes of each norm's calls, keyed by the norm's path. `uses` has the
+    nodes that read each weight, keyed by its name. `outputs` has the nodes that the model returns.
     """
 
     def __init__(self, model: nn.Module, norms: Collection[str]) -> None:
@@ -228,7 +228,7 @@ class Flow(TorchDispatchMode):
 
 
 def _transposed(name: str, inputs: list[Node], out: Tensor) -> Node | None:
-    """Return the node of a weight's transpose or alias; None if the operation is another one."""
+    """Return the node of a weight's transpose or alias, or None for other operations."""
     if len(inputs) != 1 or inputs[0].op != "weight":
         return None
     x = inputs[0]
@@ -240,7 +240,7 @@ def _transposed(name: str, inputs: list[Node], out: Tensor) -> Node | None:
 
 
 def _product(name: str, inputs: list[Node], shapes: list[torch.Size]) -> _Product | None:
-    """Return the parts of a matrix product with a weight; None if the operation is another one.
+    """Return the parts of a matrix product with a weight, or None for other operations.
 
     The weight is [out, in] for `linear`, and [in, out] for `addmm` and `mm`.
     """
@@ -276,7 +276,7 @@ def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:
 def _moved_axis(
     name: str, args: Any, axis: int | None, shape: torch.Size, out: Tensor
 ) -> int | None:
-    """Return where an operation moves an axis; None if the operation does more than move axes."""
+    """Return where an operation moves an axis, or None if it does more than move axes."""
     if axis is None:
         return None
     count = len(shape)

@@ -90,9 +90,9 @@ class FoldOutcome(NamedTuple):
 
 @dataclass
 class NormFold:
-    """The result for one norm: whether its subtraction of the mean, and its gain and bias, folded.
+    """Whether a norm's subtraction of the mean was folded, and whether its gain and bias were.
 
-    `mean` is None if the norm subtracts no mean, and `gain` if it has neither gain nor bias.
+    `mean` is None if the norm subtracts no mean. `gain` is None if it has neither gain nor bias.
     """
 
     site: str
@@ -103,9 +103,9 @@ class NormFold:
 
 @dataclass(frozen=True)
 class FoldedModel:
-    """A folded model, the result for each norm, and how much the outputs changed in float64.
+    """A folded model, the result for each norm, and the largest change of an output in float64.
 
-    `error` is relative to the largest output. Its text is a table.
+    `error` is this change relative to the largest output. `str()` of a folded model is a table.
     """
 
     model: nn.Module = field(repr=False)
@@ -151,7 +151,7 @@ class FoldedRMSNorm(nn.Module):
 
 @dataclass
 class _Norm:
-    """A norm over the last axis, `gain z + bias`. A weight of `plain` means a gain of 1."""
+    """A norm over the last axis, `gain z + bias`. `plain` is the weight that means a gain of 1."""
 
     kind: str
     module: nn.Module
@@ -187,7 +187,7 @@ def _untie(model: nn.Module) -> None:
 
 
 def _outputs(run: Callable[[nn.Module, Any], Any], model: nn.Module, batch: Any) -> list[Tensor]:
-    """Return the floating-point outputs of a model, computed in float64."""
+    """Return a model's floating-point outputs, computed in float64."""
     with float64_operations():
         result = run(model, batch)
     leaves = tree_leaves([*result.values()] if isinstance(result, Mapping) else result)
@@ -268,7 +268,7 @@ def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
 
 
 def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:
-    """Replace a layer norm by an RMS norm with its eps and, unless `plain`, its gain and bias."""
+    """Replace a layer norm with an RMS norm of its eps and, unless `plain`, its gain and bias."""
     gain = None if plain or norm.weight is None else nn.Parameter(norm.gain)
     bias = None if plain or norm.bias is None else getattr(norm.module, norm.bias)
     model.set_submodule(path, FoldedRMSNorm(norm.width, norm.eps, gain, bias))
@@ -290,7 +290,7 @@ def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
 
 
 def _norm_of(module: nn.Module, width: int) -> _Norm | None:
-    """Return a layer or RMS norm, recognized by running it; None if it is neither."""
+    """Return a layer or RMS norm, recognized by running it, or None if it is neither."""
     weights = dict(module.named_parameters())
     names = list(weights)
     if len(names) > 2 or any(w.shape != (width,) for w in weights.values()):

@@ -18,7 +18,7 @@ def why_mean_stays(
 ) -> str | None:
     """Return why a layer norm's input cannot be centered by changing the weights that produce it.
 
-    None if it can.
+    Returns None if it can be.
     """
     if len(flow.norms[path]) > 1:
         return f"{path} is called {len(flow.norms[path])} times"
@@ -39,7 +39,7 @@ def why_mean_stays(
 
 
 def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[str]) -> str | None:
-    """Return what would change if a result's mean over features did; None if nothing would."""
+    """Return what would change if a result's mean over features changed, or None if nothing."""
     for end in flow.ends(node):
         if end is None:
             return f"the sum with {source.name} is an output of the model"
@@ -49,7 +49,7 @@ def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[s
 
 
 def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | None) -> str | None:
-    """Return why a norm's gain and bias cannot be folded into products; None if they can."""
+    """Return why a norm's gain and bias cannot be folded into products, or None if they can."""
     if len(calls := flow.norms[path]) > 1:
         return f"{path} is called {len(calls)} times"
     parameters = {id(x) for x in model.get_submodule(path).parameters()}

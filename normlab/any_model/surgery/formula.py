@@ -19,7 +19,7 @@ FORMULAS: Mapping[FormulaKind, Callable[[Float[Tensor, "... D"]], Float[Tensor, 
     "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
     "bn": lambda x: x,  # running statistics, gain and bias make one linear map per feature
 }
-"""What norms of other packages compute. Users can edit normlab's norms, so these are not used."""
+"""The formulas of norms. normlab's own norms are not used, because users can edit them."""
 _SAME = 1e-3  # a formula fits if its relative RMS error is below this; eps alone causes 1e-5
 
 
@@ -32,7 +32,7 @@ class NormFormula(NamedTuple):
 
 
 def formula_of(norm: nn.Module, shape: torch.Size) -> NormFormula | None:
-    """Return the formula that a norm computes on inputs of a shape; None if none of them fits."""
+    """Return the formula that a norm computes on inputs of a shape, or None if none fits."""
     running = keeps_running_statistics(norm)
     x = _trial_input(norm, shape)
     y = copied(norm).float()(x)

@@ -37,7 +37,7 @@ def sums(
 ) -> FitSums:
     """Return the sums over the positions that `mask` marks as real.
 
-    Without a mask, or if its shape is not that of the first two axes of y, all positions are real.
+    All positions are real without a mask, or if its shape differs from that of y's first two axes.
     """
     real = mask.bool() if mask is not None and mask.shape == y.shape[:2] else ...
     z, y = (values[real].flatten(0, -2).double() for values in (z, y))
@@ -45,7 +45,7 @@ def sums(
 
 
 def fitted(total: FitSums, former: Tensor | float = 0.0, *, shift: bool = True) -> LinearFit:
-    """Return the fit that follows from the sums: `gain = cov(z, y) / var(z)`.
+    """Return the least-squares fit, given the sums: `gain = cov(z, y) / var(z)`.
 
     The gain of a constant feature is `former`. Without `shift`, the bias is 0.
     """

@@ -109,7 +109,7 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class Swap:
-    """A model with new norms, and their fits in the order of execution. Its text is a table.
+    """A model with new norms, and their fits in the order of execution. `str()` is a table of fits.
 
     `before` and `after` are the mean losses before and after the swap, or None without `loss=`.
     """
@@ -187,7 +187,7 @@ def _replace_in_order(
 
 
 def _paths(model: nn.Module, norm: nn.Module) -> list[str]:
-    """Return all paths of a module; a shared one has several."""
+    """Return all paths of a module. A shared module has several."""
     return [path for path, m in model.named_modules(remove_duplicate=False) if m is norm]
 
 
@@ -208,7 +208,7 @@ def _replacement(
     norm: str,
     options: Mapping[str, Any],
 ) -> _Replacement | None:
-    """Return the norm that replaces an old one; None if the old one already computes the same.
+    """Return the norm that replaces an old one, or None if the old one already computes the same.
 
     `shapes` has the shape of its input in each call. Raises UserError if it cannot be replaced.
     """

@@ -23,8 +23,8 @@ _BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the b
 class Swapped(nn.Module):
     """Computes `weight z + bias` per feature, with z from a norm that has neither gain nor bias.
 
-    Features are on `axis` of the input, which is 1 or -1. All axes except the first and that one
-    are positions to the norm. With `center`, the mean over features is subtracted first; without
+    Features are on `axis` of the input, which is 1 or -1. The norm treats all axes except the first
+    and this one as positions. With `center`, the mean over features is subtracted first. Without
     `shift`, the bias is 0.
     """
 
@@ -53,15 +53,15 @@ class Swapped(nn.Module):
 
     @property
     def alpha(self) -> float | None:
-        """The slope of DyT's tanh; None for any other norm."""
+        """The slope of DyT's tanh, or None for any other norm."""
         return float(self.norm.alpha) if isinstance(self.norm, BoundedMap) else None
 
     @torch.no_grad()
     def fit(self, calls: Callable[[], Iterable[NormCall]], *, search: bool) -> float:
         """Fit gain and bias to the old norm's outputs in `calls`, and return the relative error.
 
-        With `search`, DyT's alpha is also fitted: the best value on a grid, then on a finer grid
-        around it.
+        With `search`, DyT's alpha is also fitted: it is the best value on a grid, refined on a
+        finer grid around it.
         """
         best = 1.0 if search or self.alpha is None else self.alpha
         fit = LinearFit(self.weight, self.bias, math.inf)
@@ -98,9 +98,9 @@ def _error(candidate: tuple[float, LinearFit]) -> float:
 def replacement(
     old: nn.Module, formula: NormFormula, norm: str, shape: torch.Size, options: Mapping[str, Any]
 ) -> Swapped:
-    """Return the new norm for an old one, with the gain and eps of the old one, not yet fitted.
+    """Return the new norm for an old one, with the old one's gain and eps, before it is fitted.
 
-    `none` is the old formula without its division: `x - mean` for layer norm, `x` for the others.
+    `none` is the old formula without its division: `x - mean` for layer norm, `x` for other norms.
     `gn` is group norm as in torch for images, and for each position separately otherwise. `shape`
     is the shape of an input. `options` are passed to the new norm. Raises UserError for a wrong
     option.

@@ -5,8 +5,8 @@ modules. `scripted.py` makes this work for scripted modules, and `functional_nor
 of functions such as `F.layer_norm`. `restore.py` restores the state; `snapshot.py` restores the
 part of it that Python objects hold. `float64.py` runs a pass in float64.
 
-`norm_modules.py` decides which modules are norms, and `class_names.py` says what a class name
-means. `found_norms.py` finds the norms of a model and what each one pools over (`reach.py`), by
-running it on changed inputs (`norm_trial.py`). `axis_roles.py` finds which axes these are, and
-`misnomer.py` whether the norm's name suggests others.
+`norm_modules.py` decides which modules are norms, and `class_names.py` which kind of module a class
+name suggests. `found_norms.py` finds a model's norms and what each one pools over (`reach.py`), by
+running each on changed inputs (`norm_trial.py`). `axis_roles.py` finds the roles of the axes of its
+input, and `misnomer.py` compares what it pools over with what its name suggests.
 """

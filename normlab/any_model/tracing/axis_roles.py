@@ -37,7 +37,7 @@ def axis_roles(calls: NormCalls, example: Example, trial: Trial) -> Roles:
 
 
 def _channels(trial: Trial) -> int:
-    """Return the channel axis: the axis of the gain or, without a gain, the usual one in torch."""
+    """Return the channel axis: the gain's axis or, if there is no gain, torch's usual one."""
     before = trial.before()
     for gain in filter(lambda gain: gain.ndim == 1 and len(gain), trial.module.parameters()):
         gain.data[0] += 1
@@ -53,6 +53,6 @@ def _channels(trial: Trial) -> int:
 
 
 def counts_by_axis(changed: Tensor) -> list[int]:
-    """Return, for each axis, the number of indices at which anything changed."""
+    """Return, for each axis, the number of its indices at which an entry changed."""
     sizes = enumerate(changed.shape)
     return [int(changed.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in sizes]

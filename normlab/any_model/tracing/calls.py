@@ -41,7 +41,7 @@ class Call:
 
 
 def inside(name: str, outer: str) -> bool:
-    """Return whether a module's path is inside another's."""
+    """Return whether the module at one path is inside the module at another."""
     return name != outer and (not outer or name.startswith(f"{outer}."))
 
 
@@ -112,7 +112,7 @@ class Runner:
         """Return the calls of all modules, or of those that `keep` selects, and the outputs.
 
         Calls are in the order in which they start. A tensor that several modules get is copied only
-        once. If the pass fails, no calls are returned. torch's fused encoder layers are not used,
+        once. torch's fused encoder layers are not used,
         because they do not call their modules.
         """
         calls: list[Call] = []

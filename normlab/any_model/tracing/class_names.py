@@ -1,4 +1,4 @@
-"""What the name of a class says about a module or a model.
+"""What the name of a class suggests about a module or a model.
 
 The class of a module from another package is unknown, but its name often says what it is:
 `BertSelfAttention`, `LlamaRMSNorm`, `GPT2LMHeadModel`. Only this file draws conclusions from such
@@ -45,7 +45,7 @@ def is_named_norm(module: nn.Module) -> bool:
 
 
 def causality_by_name(name: str) -> bool | None:
-    """Return whether a model of the named class is causal; None if the name does not say.
+    """Return whether a model of the named class is causal, or None if the name does not say.
 
     `GPT2LMHeadModel` and `LlamaForCausalLM` are causal, `BertForMaskedLM` is not.
     """
@@ -80,11 +80,11 @@ _POOLING_BY_NAME = {
         "pooling a token's features", _FEATURE, _BATCH | _POSITION
     ),
 }
-"""The names of norms, of their classes or of the attributes that hold them, as patterns."""
+"""What a norm should pool over, keyed by a pattern for the name of its class or attribute."""
 
 
 def suggested_poolings(name: str) -> Iterator[SuggestedPooling]:
-    """Yield what the name of a norm's class, or of its attribute, suggests that it pools over."""
+    """Yield what the name of a norm's class or attribute suggests that the norm pools over."""
     for pattern, suggested in _POOLING_BY_NAME.items():
         if re.search(pattern, name.lower()):
             yield suggested

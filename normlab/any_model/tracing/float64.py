@@ -81,7 +81,7 @@ class Float64(TorchDispatchMode):
 
 
 def to_float64(value: Any) -> Any:
-    """Convert float tensors and dtypes, also inside lists, to float64; return others unchanged."""
+    """Convert float tensors and dtypes, also in lists, to float64, and leave other values alone."""
     if isinstance(value, Tensor):
         return value.to(wide_dtype) if (wide_dtype := WIDE_DTYPES.get(value.dtype)) else value
     if isinstance(value, list | tuple):
@@ -90,7 +90,7 @@ def to_float64(value: Any) -> Any:
 
 
 def _to_float32(value: Any) -> Any:
-    """Convert float64 tensors and dtypes, also inside lists, to float32."""
+    """Convert float64 tensors and dtypes, also in lists, to float32."""
     if isinstance(value, Tensor):
         return value.float() if value.dtype == torch.float64 else value
     if isinstance(value, list | tuple):
@@ -105,7 +105,7 @@ def _is_view(func: Any) -> bool:
 
 
 def _cast(cast: Callable[[Any], Any], func: Any, args: Sequence[Any], kwargs: Any) -> Any:
-    """Call an operation with cast arguments, and copy what it writes to the original tensors."""
+    """Call an operation with cast arguments, and copy its in-place changes to the original ones."""
     cast_args, cast_kwargs = (
         cast(tuple(args)),
         {name: cast(value) for name, value in kwargs.items()},
@@ -152,7 +152,7 @@ def _compares(func: Any) -> bool:
 
 @cache
 def _written(func: Any) -> list[tuple[int, str]]:
-    """Return the arguments that an operation writes to, each by position and name."""
+    """Return the position and the name of each argument that an operation writes to."""
     arguments = enumerate(func._schema.arguments)
     return [
         (n, argument.name)

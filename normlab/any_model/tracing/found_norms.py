@@ -39,7 +39,7 @@ _FEW = 4  # the most parameters per output value of a row that a norm of an unkn
 
 
 class Gains(NamedTuple):
-    """The number of gains of a norm, and how many are at most 0.01 times their root mean square."""
+    """The number of a norm's gains, and of those that are at most 0.01 times the gains' RMS."""
 
     number: int
     near_zero: int
@@ -140,14 +140,14 @@ def _small(example: Example) -> Example:
 
 
 class _RowPasses(NamedTuple):
-    """The calls in a pass with the longest row alone, and in one with the row padded, by name."""
+    """The calls, keyed by name, in a pass with the longest row alone and in one with it padded."""
 
     alone: Mapping[str, Call]
     padded: Mapping[str, Call]
 
 
 class _Passes(NamedTuple):
-    """The calls in a pass with all rows, by name, and in passes with one row.
+    """The calls in a pass with all rows, keyed by name, and in passes with one row.
 
     `one_row` is None if the model cannot be run on one row.
     """
@@ -156,7 +156,7 @@ class _Passes(NamedTuple):
     one_row: _RowPasses | None
 
     def calls(self, name: str) -> NormCalls | None:
-        """Return a module's calls; None if its output does not have its input's shape."""
+        """Return a module's calls, or None if its output does not have its input's shape."""
         call = self.all_rows[name]
         if input_place(call) is None:
             return None
@@ -187,7 +187,7 @@ def _passes(run: Runner, example: Example) -> _Passes:
 
 
 def _tried(calls: NormCalls, example: Example) -> FoundNorm | None:
-    """Try whether a called module is a norm; return it as one, or None.
+    """Return what trials show about a called module, or None if it is not a norm.
 
     Raises TrialFailed if the trials fail both in float64 and in float32.
     """
@@ -202,7 +202,7 @@ def _tried(calls: NormCalls, example: Example) -> FoundNorm | None:
 
 
 def _tried_in(dtype: torch.dtype, calls: NormCalls, example: Example) -> FoundNorm | None:
-    """Try in a dtype whether a called module is a norm; return it as one, or None."""
+    """Return what trials in a dtype show about a called module, or None if it is not a norm."""
     call, module = calls.all_rows, calls.all_rows.module
     trial, is_known = Trial(call, dtype), is_known_norm(module)
     if not is_known and not trial.ignores_scale():
@@ -234,11 +234,11 @@ def _tried_in(dtype: torch.dtype, calls: NormCalls, example: Example) -> FoundNo
 
 
 def _gains(trial: Trial, axes: Roles) -> Gains | None:
-    """Count the gains of a norm; return None if it has no parameters.
+    """Count the gains of a norm, or return None if it has no parameters.
 
     An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the output's
     distance from the output for 0 is the gain, however it is parameterized (`w`, `1 + w`). The
-    trial gets the norm's gains back.
+    copy in the trial gets its original gains back.
     """
     if not any(gain.numel() for gain in trial.gains):
         return None

@@ -1,4 +1,4 @@
-"""Records the calls of functional norms, such as `F.layer_norm`, in a forward pass, as modules."""
+"""Records calls of functional norms, such as `F.layer_norm`, as if they were calls of modules."""
 
 import inspect
 import sys
@@ -20,7 +20,7 @@ NORM_FUNCTIONS = [getattr(home, name) for home in (F, torch) for name in NORM_OP
 
 
 class Functionals(TorchFunctionMode):
-    """Collects the calls of functional norms in `calls`, named `<calling module>.<function>`.
+    """Collects calls of functional norms in `calls`, keyed by `<calling module>.<function>`.
 
     Calls inside a recorded function, such as torch.layer_norm in F.layer_norm, are left out, and so
     are calls that normalize a weight (weight standardization).

@@ -12,7 +12,7 @@ from normlab.norms.base import Norm
 
 
 class Misnomer(NamedTuple):
-    """A name that wrongly suggests what a norm pools over, and the suggestion in words."""
+    """A name that suggests the wrong axes of a norm, and what it suggests, in words."""
 
     name: str
     words: str
@@ -27,7 +27,7 @@ def misnomer_of(
     *,
     has_positions: bool,
 ) -> Misnomer | None:
-    """Return the first wrong name of a norm, if it pools over other axes than the name suggests.
+    """Return the first of a norm's names that suggests the wrong axes, or None.
 
     Its names are its class (`kind`) and the `attribute` that holds it. `present` are the axes of
     its input that have several entries. A norm of normlab declares what it pools over.

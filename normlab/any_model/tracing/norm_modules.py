@@ -2,8 +2,8 @@
 
 A module is a norm if one of these is true:
 
-    known    its class is a norm of torch or normlab, or it keeps running statistics by torch's or
-             normlab's names of buffers (`is_known_norm`)
+    known    its class is a norm of torch or normlab, or it has buffers with torch's or normlab's
+             names for running statistics (`is_known_norm`)
     named    its class name contains `norm`, as in `LlamaRMSNorm`, and no module inside it is a norm
              (`is_norm` is true for known and named norms)
     tried    it is called in a forward pass, doubling its input barely changes its output, and one
@@ -27,7 +27,7 @@ CHANNELS_FIRST, CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMS
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Return whether a module is a known norm, or a class name that contains `norm` says so.
+    """Return whether a module is a known norm, or has `norm` in its class name.
 
     A module that contains a norm is not a norm itself. Weight norm and spectral norm are not norms.
     """
@@ -37,16 +37,16 @@ def is_norm(module: nn.Module) -> bool:
 def is_known_norm(module: nn.Module) -> bool:
     """Return whether a module is of a norm class of torch or normlab, or keeps running statistics.
 
-    A trial shows only which axes such a norm pools over; that it is a norm needs no trial.
+    A trial only shows which axes such a norm pools over, not whether it is a norm.
     """
     known = (*CHANNELS_LAST, *CHANNELS_FIRST, Norm, Functional)
     return isinstance(module, known) or keeps_running_statistics(module)
 
 
 def may_be_norm(module: nn.Module) -> bool:
-    """Return whether a module is a known norm, or whether a trial may show that it is a norm.
+    """Return whether a module is a known norm or should be tried.
 
-    The class of such a module is not one of torch's, and it has no modules with weights inside it.
+    Not tried are modules of torch's classes, and modules that contain modules with weights.
     """
     inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
     of_torch = type(module).__module__.startswith("torch.") and not is_scripted(module)
@@ -82,8 +82,8 @@ class RunningStatistics(NamedTuple):
 def keeps_running_statistics(module: nn.Module) -> bool:
     """Return whether a module keeps running statistics, by the names of its buffers.
 
-    The names are torch's, or have a standard deviation in place of the variance (batch
-    renormalization), or there is only a mean square (power normalization).
+    The buffers are a mean with a variance (as in torch) or with a standard deviation (batch
+    renormalization), or only a mean square (power normalization).
     """
     names = {name for name, _ in module.named_buffers("", recurse=False)}
     moments = "running_mean" in names and not names.isdisjoint({"running_var", "running_std"})
@@ -91,7 +91,7 @@ def keeps_running_statistics(module: nn.Module) -> bool:
 
 
 def running_statistics(norm: nn.Module) -> RunningStatistics | None:
-    """Return the running statistics that a module keeps, in float64; None if it keeps none."""
+    """Return the running statistics that a module keeps, in float64, or None if it keeps none."""
     if not keeps_running_statistics(norm):
         return None
     buffers = {name: x.double().flatten() for name, x in norm.named_buffers("", recurse=False)}
@@ -104,5 +104,5 @@ def running_statistics(norm: nn.Module) -> RunningStatistics | None:
 
 
 def eps_of(norm: nn.Module) -> float | None:
-    """Return the eps that a norm keeps as an attribute, such as `variance_epsilon`."""
+    """Return a norm's attribute that is its eps, such as `variance_epsilon`, or None."""
     return next((v for k, v in vars(norm).items() if "eps" in k and isinstance(v, float)), None)

@@ -14,10 +14,12 @@ from normlab.any_model.batches.outputs import tensors
 from normlab.any_model.tracing.calls import Call
 
 LARGE = 1e3
-"""A change, in multiples of the input's RMS, that affects every output that shares statistics."""
-# In multiples of the input's RMS. One of them may happen to keep an output's normalized value; then
-# the other one changes it.
+"""A change, in multiples of the input's RMS, that affects all outputs with the same statistics."""
 _CHANGES = (LARGE, -777.0)
+"""Changes to try, in multiples of the input's RMS.
+
+If one of them happens to leave an output's normalized value as it is, the other one changes it.
+"""
 _CHANGED = 1e-4  # a relative change far above rounding in float32, in which many norms compute
 _SAME = 0.03  # the largest effect of doubling the input, relative to the effect of noise
 
@@ -31,7 +33,7 @@ class TrialFailed(Exception):
 
 @contextmanager
 def _of_module() -> Iterator[None]:
-    """Turn any exception into TrialFailed. Only code of the model may be run inside."""
+    """Turn any exception into TrialFailed. Only the model's own code may be run inside."""
     try:
         yield
     except Exception as error:
@@ -39,7 +41,7 @@ def _of_module() -> Iterator[None]:
 
 
 class RowCalls(NamedTuple):
-    """A module's calls with the longest row of an example: with the row alone, and padded."""
+    """A module's first calls with the longest row alone, and with this row padded."""
 
     alone: Call
     padded: Call
@@ -48,8 +50,8 @@ class RowCalls(NamedTuple):
 class NormCalls(NamedTuple):
     """A module's first calls: with all rows, and with one row.
 
-    `one_row` is None if the module cannot be compared with one row. The input and output of a call
-    have the same shape, and all calls have the same number of axes.
+    `one_row` is None if there are no calls with one row to compare with. The input and output of a
+    call have the same shape, and the inputs of all calls have the same number of axes.
     """
 
     all_rows: Call
@@ -57,7 +59,7 @@ class NormCalls(NamedTuple):
 
 
 class Trial:
-    """A copy of a called module with gains of 1 in some dtype, to be run on other inputs.
+    """A copy of a called module, with gains of 1 and in a given dtype, to be run on other inputs.
 
     The call must have an input with the shape of its output (`input_place`). Raises TrialFailed if
     the module cannot be copied or converted.
@@ -108,12 +110,12 @@ class Trial:
         return self._before[training]
 
     def changed_outputs(self, index: Sequence[int], training: bool) -> Tensor:
-        """Return which outputs change if the input's value at `index` changes."""
+        """Return a mask of the outputs that change if the input's value at `index` changes."""
         before = self.before(training)
         changed = torch.zeros_like(before, dtype=torch.bool)
         for change in _CHANGES:
             other = self.x.clone()
-            other[tuple(index)] += change * (self.size + 1)  # far above eps, too
+            other[tuple(index)] += change * (self.size + 1)  # also far above eps
             y = self(other, training=training)
             changed |= ~((y - before).abs() <= _CHANGED * before.abs())
         return changed
@@ -145,9 +147,9 @@ def _computed_tensors(module: nn.Module) -> dict[int, Tensor]:
 
 
 def input_place(call: Call) -> int | str | None:
-    """Return which argument is the input: the first float tensor, if it has the output's shape.
+    """Return the position or the name of the argument that is a norm's input.
 
-    Otherwise return None.
+    The input is the first float tensor. Returns None if it does not have the output's shape.
     """
     for place, value in (*enumerate(call.args), *call.kwargs.items()):
         if isinstance(value, Tensor) and value.is_floating_point():

@@ -20,7 +20,7 @@ from normlab.norms.axes import axes_in_words, in_order
 
 
 class AffectedFeatures(NamedTuple):
-    """The number of a norm's features that one input value affects, and the number of all."""
+    """The number of a norm's features that one input value affects, and the total number."""
 
     number: int
     total: int

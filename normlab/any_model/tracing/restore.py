@@ -46,9 +46,9 @@ def preserved(model: nn.Module, inputs: Any = ()) -> "Iterator[State]":
     State is everything that the model, the `inputs` and the objects that they refer to hold (see
     `Snapshot`): parameters, buffers, gradients, `requires_grad`, training modes, hooks and caches.
     It includes the random states of torch, CUDA, numpy and Python, and torch's global flags. Only
-    what has changed is written to. If a step fails, the others are still run; `State.refused` has
-    one line for each failure. A tensor is copied only just before an operation writes to it, so
-    most tensors are never copied.
+    what has changed is written to. If an object cannot be restored, the others still are, and
+    `State.refused` has a line about it. A tensor is copied only just before an operation writes to
+    it, so most tensors are never copied.
 
     Ctrl-C raises KeyboardInterrupt at the next operation of torch, so that no context is left half
     entered or half restored. A second Ctrl-C raises it immediately, unless state is being restored.
@@ -145,7 +145,7 @@ class Guard(TorchDispatchMode):
                     self._former[place] = former
 
     def covers(self, watched: Sequence[Tensor]) -> bool:
-        """Return whether the guard watches all these tensors and none has been written to."""
+        """Return whether the guard watches all these tensors, and none has been written to."""
         return not self._written and self._ids >= {*map(id, watched)}
 
     def restore(self) -> list[str]:

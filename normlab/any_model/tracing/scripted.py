@@ -1,4 +1,4 @@
-"""Hooks for models with scripted modules, which do not support hooks of their own.
+"""Hooks for models that contain scripted modules, which do not support hooks themselves.
 
 torch runs the submodules of a scripted module without Python. So in scripted parts, only the
 outermost module, which Python calls, is recorded and examined. The norms inside it are reported as
@@ -40,8 +40,9 @@ def inside_script(model: nn.Module) -> dict[str, nn.Module]:
 def hooked(
     modules: Mapping[str, nn.Module], before: Before | None, after: After | None
 ) -> Iterator[None]:
-    """Call `before(path, module, args, kwargs)` and `after(path, module, args, kwargs, output)`.
+    """Call `before` and `after` at each call of the modules, which are keyed by path.
 
+    These are `before(path, module, args, kwargs)` and `after(path, module, args, kwargs, output)`.
     The value that `after` returns replaces the output, unless it is None. For scripted modules,
     torch's global hooks are used, which pass no kwargs to `before`.
     """

@@ -184,7 +184,7 @@ class Snapshot:
         return inner
 
     def _class_attributes(self, cls: type) -> Inner:
-        """Add a step for the plain values of a module's class, such as a counter of calls."""
+        """Add a step that restores plain values of a module's class, such as a call counter."""
         if id(cls) in self._reached:
             return []
         self._reached[id(cls)] = cls
@@ -202,7 +202,10 @@ class Snapshot:
 
 
 def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
-    """Return a step that refills a container if it has changed, without overridden methods."""
+    """Return a step that refills a container if it has changed.
+
+    It calls the methods of the built-in class `base`, not methods that override them.
+    """
     if issubclass(base, dict):
         return _mapping(value, base, former)
     ids, size, write = {*map(id, former)}, len(former), base.update if base is set else base.extend
@@ -221,7 +224,7 @@ def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
 def _mapping(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
     """Return a step that refills a dict if it has changed.
 
-    It is fast, because it is run for many dicts in each pass.
+    The step is written for speed, because it is run for many dicts in each pass.
     """
     size, count = len(former), base.__len__
     keys, values = [item[0] for item in former], [item[1] for item in former]

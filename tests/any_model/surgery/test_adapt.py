@@ -163,7 +163,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
         (["norm=gn", "groups=3"], "transformer.h.0.ln_1: norm.groups=3 does not divide"),
         (["norm=dyt", "norm=rms"], "norm=dyt and norm=rms are both set"),
         (["norm=dyt", "--lr", "1e30"], "the loss is nan at step"),
-        (["norm=none", "--out", "x", "--sites", "*.ln_1"], "h.0.ln_2 must be swapped, too"),
+        (["norm=none", "--out", "x", "--sites", "*.ln_1"], "h.0.ln_2 must also be swapped"),
         (["norm=none", "--hf", "base"], "base is a GPT2Model, which has no loss on text"),
         (["norm=none", "--hf", "two-way"], "two-way: BertLMHeadModel sees later tokens"),
         (
