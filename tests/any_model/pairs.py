@@ -75,7 +75,7 @@ class Pair(NamedTuple):
 
 
 def masked(lengths=LENGTHS, side="right") -> Tensor:
-    """Return a mask [row, position], 1 where a token is real."""
+    """Return a mask [row, position] that is 1 where a token is real."""
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
     return mask if side == "right" else mask.flip(1)
 
@@ -243,7 +243,7 @@ def next_byte(model: nn.Module, batch: Any) -> Tensor:
 
 
 def train(model: nn.Module, batches: list[Any], steps: int, rate=0.01) -> nn.Module:
-    """Take Adam steps on next-byte prediction; return the model in evaluation mode."""
+    """Take Adam steps on next-byte prediction, and return the model in evaluation mode."""
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     model.train()
     for step in range(steps):
@@ -255,7 +255,7 @@ def train(model: nn.Module, batches: list[Any], steps: int, rate=0.01) -> nn.Mod
 
 
 def see(model: nn.Module, batches: list[Any]) -> nn.Module:
-    """Update running statistics on the batches; return the model in evaluation mode."""
+    """Update running statistics on the batches, and return the model in evaluation mode."""
     with torch.no_grad():
         model.train()
         for batch in 20 * batches:

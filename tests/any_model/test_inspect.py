@@ -1,4 +1,4 @@
-"""`normlab.inspect`: its title, what it refuses, and what a failing question does."""
+"""`normlab.inspect`: the title, invalid arguments, and questions that raise an exception."""
 
 import pytest
 import torch

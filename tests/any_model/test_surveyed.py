@@ -107,7 +107,7 @@ def padded_in_the_batch_only(faulty: bool) -> Case:
 
 
 def cut_to_the_longest(faulty: bool) -> Case:
-    """sentence-transformers' LSTM: its output is as long as the longest row, here 4 times another.
+    """sentence-transformers' LSTM: the output is as long as the longest row, 4 times the shortest.
 
     The faulty network is not batch first.
     """

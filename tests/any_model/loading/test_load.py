@@ -102,7 +102,10 @@ def test_each_line_of_a_text_becomes_one_row():
     with open("lines.txt", "w") as file:
         file.write("a b c\n\n" + "d a\n" * 8)
     _, (first, second), note = load_transformers(place, Path("lines.txt"))
-    assert first["input_ids"][:2].tolist() == [[2, 3, 4], [5, 2, 1]]  # padded by the unknown token
+    assert first["input_ids"][:2].tolist() == [
+        [2, 3, 4],
+        [5, 2, 1],
+    ]  # padding: <unk>
     assert first["attention_mask"].sum(1).tolist() == [3, *[2] * 7]
     assert len(first["input_ids"]) == 8 and len(second["input_ids"]) == 1
     assert note == "inputs: lines.txt, 9 lines"
@@ -127,7 +130,7 @@ def test_without_transformers_the_error_says_how_to_install_it(monkeypatch, caps
     assert capsys.readouterr().err.endswith("-c constraints.txt transformers\n")
 
 
-def test_unavailable_models_and_missing_files_are_a_one_line_error(monkeypatch, capsys):
+def test_unavailable_models_and_missing_files_give_a_one_line_error(monkeypatch, capsys):
     def refuse(*_, **options):
         assert not any("bin" in pattern or "py" in pattern for pattern in options["allow_patterns"])
         raise OSError("no network\nand more")

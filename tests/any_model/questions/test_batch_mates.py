@@ -6,7 +6,7 @@ from torch import nn
 import normlab
 
 
-def test_float32_rounding_is_measured_for_the_shortest_row_too(batch):
+def test_float32_rounding_is_also_measured_for_the_shortest_row(batch):
     token = batch["input_ids"][1, 0]
 
     class Rounding(nn.Embedding):

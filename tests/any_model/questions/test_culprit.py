@@ -1,4 +1,4 @@
-"""How a finding says what the module at fault does."""
+"""How a finding describes what the module at fault does."""
 
 import pytest
 from torch import nn
@@ -7,7 +7,7 @@ from normlab.any_model.questions.culprit import Culprit, CulpritPlace, culprit_i
 
 
 class BertSelfAttention(nn.Module):
-    """Attention by its name."""
+    """Attention, judging by its name."""
 
 
 class PatternMatching(nn.Module):
@@ -32,7 +32,7 @@ class Raindrop(nn.Module):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
 )
-def test_the_words_follow_the_type_or_a_word_of_the_class_name(module, cause, words):
+def test_the_description_follows_the_type_or_a_word_of_the_class_name(module, cause, words):
     assert words in culprit_in_words(Culprit([CulpritPlace("layer", module)], True), cause)
 
 

@@ -40,7 +40,7 @@ def test_a_forgotten_mask_is_found_in_the_first_attention(batch):
     assert report.findings["batch_mates"].verdict == "fine"
 
 
-def test_a_change_only_by_unusual_values_under_padding_is_worth_a_look(batch):
+def test_a_change_caused_only_by_unusual_padding_values_is_worth_a_look(batch):
     class Convolution(Normed):
         def forward(self, input_ids, attention_mask):
             return self.norm(self.embedding(input_ids).mT).mT  # the padding's embedding is 0

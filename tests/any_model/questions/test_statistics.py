@@ -126,7 +126,7 @@ def test_statistics_over_the_last_axis_are_compared(norm, length):
 
 
 @pytest.mark.parametrize("name", ["brn", "pn", "mabn", "un"])
-def test_running_standard_deviations_and_mean_squares_are_compared_too(name):
+def test_running_standard_deviations_and_mean_squares_are_compared(name):
     norm, x = normlab.make_norm(name, WIDTH), torch.randn(4, 12, WIDTH)
     buffer = next(b for n, b in norm.named_buffers() if n in ("running_std", "running_square"))
     buffer.fill_(0.9)
@@ -137,7 +137,7 @@ def test_running_standard_deviations_and_mean_squares_are_compared_too(name):
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(1.0, "fine"), (20.0, "look")])
-def test_variances_far_below_eps_are_compared_too(size, verdict):
+def test_variances_far_below_eps_are_compared(size, verdict):
     norm, x = nn.BatchNorm1d(WIDTH, eps=1e-5, momentum=None), 1e-3 * torch.randn(8, WIDTH, 12)
     norm(x)
     report = normlab.inspect(norm, size * x, checks="statistics")

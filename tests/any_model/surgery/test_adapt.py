@@ -110,7 +110,7 @@ def swapped(name, norm="none"):
 
 
 @pytest.mark.parametrize(("name", "lines"), [("gpt2", [""]), ("bert", ["", ""]), ("gpt2", [])])
-def test_lines_without_a_token_to_predict_are_an_error_and_do_not_loop_forever(name, lines):
+def test_lines_without_a_token_to_predict_give_an_error_instead_of_an_endless_loop(name, lines):
     language = LanguageModel(saved(name), trust=False)
     with pytest.raises(UserError, match="the lines to train on have no token to predict"):
         next(language.shuffled(lines, 0))
@@ -178,7 +178,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
         (["norm=dyt", "--text", "no"], "--text no: the file does not exist"),
     ],
 )
-def test_impossible_swaps_are_a_one_line_error_and_write_nothing(arguments, said, capsys):
+def test_impossible_swaps_give_a_one_line_error_and_write_nothing(arguments, said, capsys):
     saved(arguments[2] if "--hf" in arguments else "gpt2")
     capsys.readouterr()  # drop the progress output of save_pretrained
     Path("bare/tokenizer.json").unlink(missing_ok=True)

@@ -310,6 +310,6 @@ def test_a_model_without_floating_point_outputs_is_refused():
         normlab.fold_norms(Headless(), X)
 
 
-def test_a_later_output_that_turns_into_nan_is_a_difference():
+def test_a_later_output_that_becomes_nan_counts_as_a_difference():
     one, later = torch.ones(2), torch.tensor([1.0, torch.nan])
     assert math.isnan(_difference([one, one], [one, later]))

@@ -23,7 +23,7 @@ class Block(nn.Module):
 
 
 def reasons(run):
-    """Return why mean and gain of a block's norm stay; None for what can be folded."""
+    """Return why the mean and the gain of a block's norm stay, or None for what can be folded."""
     model = Block(run)
     flow = Flow(model, ["norm"])
     flow.run(lambda: model(torch.ones(2, 3, D)))
@@ -63,7 +63,7 @@ def test_the_gain_stays_unless_only_products_read_the_output(run, reason):
     assert reason in (reasons(run)[1] or "")
 
 
-def test_a_bias_needs_a_product_that_can_take_it():
+def test_a_bias_is_folded_only_into_products_that_can_take_one():
     model = Block(lambda m, x: m.second(m.norm(x)))
     flow = Flow(model, ["norm"])
     flow.run(lambda: model(torch.ones(2, 3, D)))

@@ -319,7 +319,7 @@ class Standardized(nn.Linear):
 
 
 @pytest.mark.parametrize("of", [nn.utils.parametrizations.weight_norm, lambda linear: linear])
-def test_a_normalization_of_weights_is_not_swapped(of):
+def test_weight_normalization_is_not_swapped(of):
     model = nn.Sequential(of(Standardized(D, D)), nn.LayerNorm(D))
     found = normlab.swap(model, "rms", calibrate=tokens(2, 3))
     assert [fit.site for fit in found.table] == ["1"]

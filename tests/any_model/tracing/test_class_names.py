@@ -1,4 +1,4 @@
-"""What the name of a class says about a module or a model."""
+"""What the name of a class suggests about a module or a model."""
 
 import pytest
 from torch import nn

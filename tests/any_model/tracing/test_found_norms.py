@@ -241,7 +241,7 @@ def test_a_module_of_an_unknown_class_that_fails_by_itself_is_not_a_norm():
     assert found(nn.Sequential(OncePerModel())) == []
 
 
-def test_a_fault_of_normlab_in_a_trial_is_reported(monkeypatch):
+def test_a_bug_in_normlab_during_a_trial_is_reported(monkeypatch):
     def faulty(*_):
         raise NameError("name 'counts' is not defined")
 

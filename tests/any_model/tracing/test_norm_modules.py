@@ -1,4 +1,4 @@
-"""One function decides which modules of a foreign model are norms."""
+"""Which modules of any model are norms."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from normlab.any_model.tracing.norm_modules import is_norm, running_statistics
 
 
 class LlamaRMSNorm(nn.Module):
-    """A norm by the name of its class only."""
+    """A norm only by the name of its class."""
 
 
 class PreNormBlock(nn.Module):

@@ -8,8 +8,8 @@ from normlab.any_model.tracing.reach import _padding_reaches
 
 
 @pytest.mark.parametrize("axis", [1, 2])
-def test_padding_that_reaches_along_one_of_two_padded_axes_reaches(axis):
-    """The input is 1 x 4 x 4, of which 2 x 2 are real; padding of the other axis stays outside."""
+def test_padding_along_one_of_two_axes_that_affects_real_positions_is_found(axis):
+    """The input is 1 x 4 x 4, of which 2 x 2 are real. Padding of the other axis has no effect."""
 
     class Padded(Trial):
         x = torch.zeros(1, 4, 4)
