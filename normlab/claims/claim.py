@@ -14,7 +14,7 @@ parts:
   - name: worse                        words joined by _
     statement: Batch norm translates worse than layer norm.
     chinese: 批归一化的译文差于层归一化。  optional
-    says: difference                   difference, equality, trains, fails, figure, definition
+    assertion: difference              difference, equality, trains, fails, figure, definition
     endpoint: {contrast: {...}}        exactly one, of a kind in `KINDS`
     secondary: [{contrast: {...}}]     optional: shown, but they decide nothing
     note: ...                          optional: a caveat to quote with the verdict
@@ -25,7 +25,7 @@ Errors give the file, the key and the fix.
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field, structs
+from msgspec import Meta, Struct, structs
 
 from normlab.claims.endpoint import Endpoint
 from normlab.claims.other_endpoints import Computed, Published, Timing
@@ -44,9 +44,7 @@ _Article = Annotated[str, Meta(pattern="^(article [1-5]|a question of our own)$"
 class _PartTexts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(_[a-z0-9]+)*$")]
     statement: Text
-    assertion: Literal["difference", "equality", "trains", "fails", "figure", "definition"] = field(
-        name="says"
-    )
+    assertion: Literal["difference", "equality", "trains", "fails", "figure", "definition"]
     chinese: str = ""
     note: str = ""
 
@@ -111,8 +109,8 @@ def _part(content: object, path: Path, key: str) -> Part:
     if endpoint.assertions and part.assertion not in endpoint.assertions:
         kind = type(endpoint).__name__.lower()
         raise UserError(
-            f"{path}: {key}.endpoint.{kind} cannot decide a part with says: {part.assertion}; set "
-            f"says: {' or '.join(endpoint.assertions)}"
+            f"{path}: {key}.endpoint.{kind} cannot decide a part with assertion: {part.assertion}; "
+            f"set assertion: {' or '.join(endpoint.assertions)}"
         )
     secondary = tuple(_endpoint(each, path, f"{key}.secondary") for each in part.secondary)
     return Part(**{**structs.asdict(part), "endpoint": endpoint, "secondary": secondary})
@@ -122,6 +120,4 @@ def _endpoint(node: object, path: Path, key: str) -> Endpoint:
     if not isinstance(node, dict) or len(node) != 1 or not node.keys() <= KINDS.keys():
         raise UserError(f"{path}: {key} needs exactly one of {', '.join(KINDS)}; found {node!r}")
     ((kind, content),) = node.items()
-    if isinstance(content, dict) and isinstance(score := content.get("score"), str):
-        content = {**content, "score": [score]}
     return convert(content, KINDS[kind], path, f"{key}.{kind}")

@@ -32,9 +32,20 @@ A part is undecided, though measured, for one of these reasons (their texts are 
                      and verdicts, except those where more seeds cannot help
     not_survived     decided, but not after the correction for other endpoints (`ledger`)
 
-More seeds cannot help in the first five lines (`stuck`). An interval that contains an article's
-value is undecided without a reason before the last analysis. Too few seeds, runs that do not count
-and pilots are not here: they leave a part not measured (`endpoint`, `sample`).
+More seeds cannot help in the first five lines (`stuck`). Before the last analysis, an interval that
+contains an article's value is undecided without a reason.
+
+A part is not measured for one of these reasons, or for a reason stated in its file or by its sample
+(`sample`):
+
+    pilot            the scale is a pilot, which decides nothing
+    no_runs          the study has no runs with the settings of the sides
+    no_run_counts    it has some, but none of them counts
+    too_few_seeds    fewer seeds count than the first analysis needs
+    too_few_rounds   the report of timings has fewer rounds than the first analysis needs seeds
+    no_timings       the report of timings lacks one of the candidates
+    not_computed     the check has no findings yet
+    finding_missing  the check has no finding with one of the names in `only`
 """
 
 import math

@@ -24,11 +24,12 @@ from normlab.claims.decision import (
     stuck,
     undecided_by_seen,
 )
-from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
-from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
+from normlab.claims.evidence import EvidenceStore, PlannedRuns
+from normlab.claims.sample import Count, Sample, Selection, sample_of
 from normlab.claims.side import Side, names_of
 from normlab.claims.source import EvidenceSource, Unit
 from normlab.claims.verdict import DECIDED, Reason, Verdict
+from normlab.claims.where import Where, where_text
 from normlab.config.conversion import Text
 from normlab.data.toy import VERSION, version_of
 from normlab.errors import UserError
@@ -98,7 +99,7 @@ class Judgement:
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Base class of primary endpoints, which decide their part, and of secondary endpoints.
 
-    `assertions` lists the values of a part's `says` that this kind can decide; it is empty for all.
+    `assertions` lists the assertions of parts that this kind can decide; it is empty for all.
     `corrected_verdicts` lists the verdicts that must survive the correction for other endpoints.
     """
 
@@ -121,7 +122,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         return "value"
 
     @property
-    def scored(self) -> tuple[str, ...]:
+    def scores(self) -> tuple[str, ...]:
         """The names of the measured scores, except the score to subtract."""
         return ()
 
@@ -136,14 +137,14 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         return []
 
     def question(self, assertion: str) -> str:
-        """Return the question that the endpoint asks, given the part's `says` as `assertion`."""
+        """Return the question that the endpoint asks, given the part's `assertion`."""
         raise NotImplementedError
 
     def check_plan(self, evidence: EvidenceStore) -> None:
         """Raise UserError if a study that decides the part plans no runs for a side."""
 
     def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
-        """Judge the available evidence before any correction, given the part's `says`."""
+        """Judge the available evidence before any correction, given the part's `assertion`."""
         raise NotImplementedError
 
     def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
@@ -170,7 +171,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     study: Text
     scale: Text
-    scores: Annotated[tuple[Text, ...], Meta(min_length=1)] = field(name="score")
+    score: Text | Annotated[tuple[Text, ...], Meta(min_length=1)]
     minus: str | None = None
     where: Chosen = field(default_factory=dict)
     over: tuple[Text, ...] = ()
@@ -185,8 +186,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return EvidenceSource("runs", study=f"{self.study}/{self.scale}")
 
     @property
-    def scored(self) -> tuple[str, ...]:
-        return self.scores
+    def scores(self) -> tuple[str, ...]:
+        return (self.score,) if isinstance(self.score, str) else self.score
 
     @property
     def sides(self) -> Sequence[Where]:
@@ -196,11 +197,11 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     @property
     def named_sides(self) -> list[Side]:
         names = zip(self.sides, names_of(self.sides), strict=True)
-        return [Side(keys(side), name) for side, name in names]
+        return [Side(where_text(side), name) for side, name in names]
 
     @property
     def labels(self) -> Mapping[str, Where]:
-        return {keys(side): side for side in self.sides}
+        return {where_text(side): side for side in self.sides}
 
     @property
     def selection(self) -> Selection:
@@ -219,7 +220,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     def conditions(self, nuisances: str = "mean over") -> str:
         """Return the end of a question, in brackets: selection, nuisance keys and new seeds."""
         parts = [
-            keys(self.where),
+            where_text(self.where),
             f"{nuisances} {', '.join(self.over)}" if self.over else "",
             f"only seeds after {self.seen_seeds}" if self.seen_seeds else "",
         ]
@@ -279,7 +280,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         for side in self.sides:
             if not plan.may_choose(where := {**self.where, **side}):
                 raise UserError(
-                    f"{self.study} at scale={self.scale} plans no run with {keys(where)}; "
+                    f"{self.study} at scale={self.scale} plans no run with {where_text(where)}; "
                     f"planned: {'; '.join(plan.names)}"
                 )
 
@@ -313,10 +314,11 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if reason := self.refused(sample.all_runs) or sample.problem:
             return Decision("not measured", reason=reason), sample.seeds
         if plan.scale.pilot:
-            return Decision("not measured", reason="a pilot: it decides nothing"), sample.seeds
+            return Decision("not measured", reason=Reason("pilot")), sample.seeds
         if n < FEWEST:
-            reason = "no run counts" if sample.excluded else "no runs"
-            reason = f"too few seeds ({n} of {FEWEST})" if n else reason
+            reason = Reason("no_run_counts" if sample.excluded else "no_runs")
+            if n:
+                reason = Reason("too_few_seeds", {"n": str(n), "needed": str(FEWEST)})
             return Decision("not measured", reason=reason), sample.seeds
         look, decision = sequential(
             sample.seeds, lambda seeds, look: self.decide_at(sample, seeds, look, assertion)

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from normlab.claims.where import Where
 from normlab.errors import UserError
 from normlab.records.labels import norm_label
 from normlab.records.packed import Key, address_of
@@ -24,9 +25,6 @@ from normlab.studies.study import Study
 from normlab.studies.study_part import SmallestPart, smallest_part
 
 BENCH = "bench"
-Where = Mapping[str, object]
-"""A selection of runs: config groups with their options, and dotted config keys with their values.
-"""
 StudyScale = tuple[str, str]
 """A study and one of its scales."""
 COMPUTED = "computed.json"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from normlab.claims.side import SideValue
 from normlab.claims.source import EvidenceSource, Unit
@@ -37,9 +37,9 @@ class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     question: str
     source: EvidenceSource
     verdict: Verdict
-    verdict_text: str = field(name="said")
+    verdict_text: str
     grades: tuple[str, ...]
-    finding: str = field(name="found")
+    finding: str
     unit: Unit
     scores: tuple[str, ...] = ()
     number: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class SavedClaim(Struct, frozen=True, kw_only=True):
 
     id: int
     verdict: str
-    verdict_text: str = field(name="said")
+    verdict_text: str
     statement: str
     chinese: str
     answer: str

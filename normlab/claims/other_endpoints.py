@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from normlab.claims.decision import (
     FEWEST,
@@ -23,6 +23,7 @@ from normlab.claims.endpoint import (
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore
 from normlab.claims.side import Side, names_of
 from normlab.claims.source import EvidenceSource, Unit
+from normlab.claims.verdict import Reason
 from normlab.config.conversion import Text
 
 
@@ -79,9 +80,8 @@ class Computed(Endpoint, frozen=True):
         chosen = [each for each in findings if self.chooses(each)]
         if not chosen or not {each.name for each in chosen} >= set(self.only):
             known = "; ".join(each.name for each in findings)
-            reason = (
-                f"`only` matches no finding; available: {known}" if findings else "not computed"
-            )
+            reason = Reason("finding_missing", {"findings": known})
+            reason = reason if findings else Reason("not_computed")
             return Judgement(Decision("not measured", reason=reason))
         holds = all(each.standing == "supports" for each in chosen)
         answers = ". ".join(each.sentence for each in chosen)
@@ -97,15 +97,15 @@ class Timing(Endpoint, frozen=True):
 
     timing:
       faster: bn folded
-      than: ln
+      slower: ln
       group: "model, 1 sentence"
       margin: 0.02                 optional: a share of the time; default 0.02
       report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
       measured: model=vit          optional: arguments for `python scripts/bench norms`
-      first: than                  optional: the candidate that the statement names first, for the
+      first: slower                optional: the candidate that the statement names first, for the
                                    order in which times are shown; default faster
       alone: true                  optional: the group times bare norms, not models
-      seen: true                   optional: written after this report was seen, so the report
+      seen_before: true            optional: written after this report was seen, so the report
                                    is shown but decides nothing
 
     Candidates and groups have the names that `python scripts/bench norms` prints. The share of time
@@ -116,14 +116,14 @@ class Timing(Endpoint, frozen=True):
     assertions: ClassVar[tuple[str, ...]] = ("difference",)
 
     faster: Text
-    slower: Text = field(name="than")
+    slower: Text
     group: Text
     margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
     report: str = "norms"
     measured: str = ""
-    first: Literal["faster", "than"] = "faster"
+    first: Literal["faster", "slower"] = "faster"
     alone: bool = False
-    seen_before: bool = field(name="seen", default=False)
+    seen_before: bool = False
 
     @property
     def family(self) -> Family | None:
@@ -157,7 +157,7 @@ class Timing(Endpoint, frozen=True):
         group = timings.groups.get(self.group, ()) if timings else ()
         times = {each.name: each for each in group}
         if timings is None or not times.keys() >= {self.faster, self.slower}:
-            return Judgement(Decision("not measured", reason="no timings of both candidates"))
+            return Judgement(Decision("not measured", reason=Reason("no_timings")))
         first, second = times[self.faster], times[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - ratio / other for ratio, other in pairs]
@@ -175,14 +175,17 @@ class Timing(Endpoint, frozen=True):
     def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
         command = f"python scripts/bench norms {self.measured}".strip()
         cost = (
-            "minutes; then remove seen: true from the endpoint" if self.seen_before else "minutes"
+            "minutes; then remove seen_before: true from the endpoint"
+            if self.seen_before
+            else "minutes"
         )
         return Measurement(f"{command} --json results/{BENCH}/{self.report}.json", cost)
 
     def _decide(self, saved: Sequence[float]) -> Decision:
         """Decide by the share of time saved in each round, in a single analysis of all rounds."""
         if (n := len(saved)) < FEWEST:
-            return Decision("not measured", reason=f"too few rounds ({n} of {FEWEST})")
+            reason = Reason("too_few_rounds", {"n": str(n), "needed": str(FEWEST)})
+            return Decision("not measured", reason=reason)
         decision = decide(saved, margin=self.margin, equality=False)
         decision = replace(decision, form="share")
         return undecided_by_seen(decision) if self.seen_before else decision

@@ -6,15 +6,15 @@ and if these runs are pairs (`normlab.records.pairs`) that differ only in the co
 Runs that do not count are listed with the reason.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
 
-from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
+from normlab.claims.evidence import EvidenceStore, PlannedRuns
 from normlab.claims.verdict import Reason
+from normlab.claims.where import Where
 from normlab.errors import UserError
 from normlab.metrics.baseline import (
     ACCURACY_MARGIN,
@@ -41,11 +41,6 @@ Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
 """The runs by side and seed, with one run per nuisance setting."""
 Count = tuple[int, int]
 """The number of seeds that train, and the number of seeds."""
-
-
-def keys(where: Where) -> str:
-    """Format a selection, such as `norm=bn placement=pre`."""
-    return " ".join(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in where.items())
 
 
 @dataclass(frozen=True)

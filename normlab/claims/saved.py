@@ -54,7 +54,7 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
     """Return the ledger's entry for a part or a secondary endpoint, with rounded numbers."""
     decision, basis, endpoint = judged_part.decision, judged_part.basis, judged_part.endpoint
     estimate, p, more = decision.estimate, observed_p(judged_part), judged_part.to_measure
-    measured = bool(endpoint.scored or endpoint.limits)
+    measured = bool(endpoint.scores or endpoint.limits)
     corrected = "" if judged_part.p_holm is None else f" (corrected {p_text(judged_part.p_holm)})"
     reason = reason_of(judged_part)
     return SavedPart(
@@ -69,7 +69,7 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
         grades=(grade_in_chinese(judged_part), judged_part.grade) if judged_part.grade else (),
         finding=value_text(judged_part),
         unit=endpoint.unit,
-        scores=endpoint.scored,
+        scores=endpoint.scores,
         number=number_texts(decision) if measured else (),
         sides=side_values(judged_part) if measured else (),
         counted=bool(decision.trained) and measured,

@@ -1,19 +1,18 @@
 """The values behind a decision, each with the name of its side in Chinese and in English."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from typing import Any
 
 import yaml
-from msgspec import Struct, field
+from msgspec import Struct
+
+from normlab.claims.where import Where, words_of
 
 Name = tuple[str, str]
 """A name in Chinese and in English."""
-Where = Mapping[str, Any]
 _NOT_SET = object()
 
 
@@ -36,7 +35,7 @@ class SideValue(Struct, frozen=True, omit_defaults=True):
     name: Name
     value: str
     least: int | None = None
-    condition: Name | None = field(default=None, name="place")
+    condition: Name | None = None
 
     def text(self, *, chinese: bool) -> str:
         """Return the value with its side, such as `34.8 with layer norm`, or `层归一化 34.8`."""
@@ -72,8 +71,7 @@ def names_of(sides: Sequence[Where]) -> list[Name]:
 def name_of(where: Where) -> Name:
     """Return the name of a setting, or `key=value` if it has none."""
     known = _names()
-    texts = [f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in where.items()]
-    names = [known.get(text, (text, text)) for text in texts]
+    names = [known.get(word, (word, word)) for word in words_of(where)]
     return "，".join(zh for zh, _ in names), ", ".join(en for _, en in names)
 
 

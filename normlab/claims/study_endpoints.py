@@ -23,18 +23,18 @@ from normlab.claims.decision import (
     stuck,
 )
 from normlab.claims.endpoint import Chosen, StudyEndpoint
-from normlab.claims.evidence import Where
-from normlab.claims.sample import Count, Sample, keys
+from normlab.claims.sample import Count, Sample
 from normlab.claims.side import Side, name_of, names_of
 from normlab.claims.source import Unit
 from normlab.claims.verdict import Verdict
+from normlab.claims.where import Where, where_text
 from normlab.config.conversion import WrongField
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import lookup, written
 
 Setting = Annotated[Chosen, Meta(min_length=1)]
 _FEWER = ("fails", "difference")
-"""The values of `says` for which `Trains` asks whether fewer runs train."""
+"""The assertions for which `Trains` asks whether fewer runs train."""
 CORRECTED_FOR_FIGURES: tuple[Verdict, ...] = ("contradicted",)
 """An interval that contains an article's value supports the part without a correction."""
 
@@ -44,8 +44,8 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
 
     better: {norm: ln}                     the claimed direction
     worse: {norm: bn}
-    in: {batching: bucket}                 optional, with than_in: an interaction, where
-    than_in: {batching: random}            the difference is larger `in` than `than_in`
+    inside: {batching: bucket}             optional, both or neither: an interaction, where the
+    outside: {batching: random}            difference is larger inside than outside
     ratio: true                            optional: a factor, such as 1.25, instead of a difference
     first: worse                           optional: the side that the statement names first, for
                                            the order in which values are shown; default better
@@ -53,14 +53,16 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
 
     better: Setting
     worse: Setting
-    inside: Chosen = field(name="in", default_factory=dict)
-    outside: Chosen = field(name="than_in", default_factory=dict)
+    inside: Chosen = field(default_factory=dict)
+    outside: Chosen = field(default_factory=dict)
     ratio: bool = False
     first: Literal["better", "worse"] = "better"
 
     def __post_init__(self) -> None:
         if bool(self.inside) != bool(self.outside):
-            raise WrongField("in", "an interaction needs both in and than_in; set both or neither")
+            raise WrongField(
+                "inside", "an interaction needs both inside and outside; set both or neither"
+            )
 
     @property
     def unit(self) -> Unit:
@@ -74,7 +76,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> list[Where]:
-        """Return the two sides; for an interaction, the four sides, starting with the `in` pair."""
+        """Return both sides or, for an interaction, both sides `inside` and then `outside`."""
         conditions = (self.inside, self.outside) if self.inside else ({},)
         return [
             {**side, **condition} for condition in conditions for side in (self.better, self.worse)
@@ -87,9 +89,9 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         if self.first == "worse":
             with_names.reverse()
         if not self.inside:
-            return [Side(keys(side), name) for side, name in with_names]
+            return [Side(where_text(side), name) for side, name in with_names]
         return [
-            Side(keys({**side, **condition}), name, name_of(condition))
+            Side(where_text({**side, **condition}), name, name_of(condition))
             for condition in (self.inside, self.outside)
             for side, name in with_names
         ]
@@ -136,15 +138,20 @@ class Contrast(Difference, frozen=True, kw_only=True):
         return (1 / self.margin if self.ratio else -self.margin), self.margin
 
     def question(self, assertion: str) -> str:
-        better, worse, equality = keys(self.better), keys(self.worse), assertion == "equality"
+        better, worse, equality = (
+            where_text(self.better),
+            where_text(self.worse),
+            assertion == "equality",
+        )
         size = f"a factor of {self.margin:g}" if self.ratio else f"{self.margin:g}"
         by = f"within {size}" if equality else f"by more than {size}"
         is_probe = is_probe_metric(self.scores[0])
         if self.inside:
             verb, more = "fall" if is_probe else "improve", "as much" if equality else "more"
+            inside, outside = where_text(self.inside), where_text(self.outside)
             text = (
-                f"Does {self.figure} {verb} {more} from {worse} to {better} with "
-                f"{keys(self.inside)} {'as' if equality else 'than'} with {keys(self.outside)}"
+                f"Does {self.figure} {verb} {more} from {worse} to {better} with {inside} "
+                f"{'as' if equality else 'than'} with {outside}"
             )
         elif equality:
             text = f"Is {self.figure} the same with {better} as with {worse}"
@@ -183,9 +190,13 @@ class Gap(Difference, frozen=True, kw_only=True):
     value: float
 
     def question(self, assertion: str) -> str:
-        gain = f"the gain in {self.figure} from {keys(self.worse)} to {keys(self.better)}"
+        gain = (
+            f"the gain in {self.figure} from {where_text(self.worse)} to {where_text(self.better)}"
+        )
         if self.inside:
-            gain += f" with {keys(self.inside)}, minus the gain with {keys(self.outside)},"
+            gain += (
+                f" with {where_text(self.inside)}, minus the gain with {where_text(self.outside)},"
+            )
         return f"Does the interval of {gain} contain {self.value:g}{self.conditions()}?"
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
@@ -227,7 +238,7 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
         return [self.wider, self.narrower]
 
     def question(self, assertion: str) -> str:
-        wider, narrower = keys(self.wider), keys(self.narrower)
+        wider, narrower = where_text(self.wider), where_text(self.narrower)
         text = f"Is the standard deviation of {self.figure} over seeds"
         if assertion == "equality":
             text += f" the same with {wider} as with {narrower}, within"
@@ -291,7 +302,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         else:
             by = f" by more than {self.margin:g}" if self.margin else ""
             text = f"Is {self.figure} above {self.above:g}{by}"
-        return f"{text} with {keys(self.of)}{self.conditions()}?"
+        return f"{text} with {where_text(self.of)}{self.conditions()}?"
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
         m, bound, equality = self.margin, self.above, assertion == "equality"
@@ -324,8 +335,8 @@ class Reported(StudyEndpoint, frozen=True, kw_only=True):
         return [self.of]
 
     def question(self, assertion: str) -> str:
-        where = keys({**self.data, **self.where})
-        interval = f"the interval of {self.figure} with {keys(self.of)}"
+        where = where_text({**self.data, **self.where})
+        interval = f"the interval of {self.figure} with {where_text(self.of)}"
         return f"Does {interval} contain {self.value:g} ({where})?"
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
@@ -344,9 +355,9 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
 
     trains: {side: {norm: none}, reference: {norm: ln}}
 
-    The reference is optional for parts with `says: trains`. A run trains if it finishes clearly
-    better than the untrained baseline (`metrics.baseline`).
-    With nuisance keys, a seed trains if all its runs do.
+    The reference is optional for parts with `assertion: trains`. A run trains if it finishes
+    clearly better than the untrained baseline (`metrics.baseline`). With nuisance keys, a seed
+    trains if all its runs do.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("trains", "fails")
@@ -363,7 +374,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         return [self.side, *([self.reference] if self.reference else [])]
 
     def question(self, assertion: str) -> str:
-        side, reference = keys(self.side), keys(self.reference)
+        side, reference = where_text(self.side), where_text(self.reference)
         if assertion in _FEWER:
             text = f"Do fewer runs train with {side} than with {reference}"
             text = text if reference else f"Does no run train with {side}"
@@ -378,7 +389,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         side, *others = trained.values()
         reference = others[0] if others else None
         if reference is not None and not reference[0]:
-            floor = sample.floor(keys(self.reference), seeds)
+            floor = sample.floor(where_text(self.reference), seeds)
             return stuck(floor or REFERENCE_FAILS, trained)
         decided = decision.counts(side, reference, fails=fails, error=look.share)
         return corrected_for_look(replace(decided, trained=trained), look)

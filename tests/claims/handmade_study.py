@@ -66,12 +66,18 @@ def side(norm: str, mean: float, seeds: int = 5, *, noise: float = 1.0, **change
     return [run(k, norm, mean + own * NOISE[k - 1], **changes) for k in range(1, seeds + 1)]
 
 
-def part(endpoint: dict[str, Any], says: str = "difference", name: str = "so", **more: Any):
-    return {"name": name, "statement": "It is so.", "says": says, "endpoint": endpoint, **more}
+def part(endpoint: dict[str, Any], assertion: str = "difference", name: str = "so", **more: Any):
+    return {
+        "name": name,
+        "statement": "It is so.",
+        "assertion": assertion,
+        "endpoint": endpoint,
+        **more,
+    }
 
 
-def contrast(margin: float = 0.5, says: str = "difference", **changes: Any):
-    return part({"contrast": {**CONTRAST, "margin": margin, **changes}}, says)
+def contrast(margin: float = 0.5, assertion: str = "difference", **changes: Any):
+    return part({"contrast": {**CONTRAST, "margin": margin, **changes}}, assertion)
 
 
 def claim(folder, *parts: dict[str, Any], number: int = 1):

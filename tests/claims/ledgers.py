@@ -14,7 +14,7 @@ from normlab.claims.study_endpoints import Contrast
 
 COMMAND = "normlab study run norms scale=small"
 ENDPOINT = Contrast(
-    study="norms", scale="small", scores=("test/bleu",), better={"norm": "ln"},
+    study="norms", scale="small", score="test/bleu", better={"norm": "ln"},
     worse={"norm": "bn"}, margin=0.5,
 )  # fmt: skip
 COMPARED = {

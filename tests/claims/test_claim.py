@@ -62,14 +62,14 @@ def written(folder, content, name="07_so.yaml"):
         ({"statment": "x"}, r"the file: `statment` does not exist; choose from .*statement"),
         ({"id": 8}, r"id: 8 is not in the file name; rename it to 08_"),
         ({"parts": ["x"]}, r"parts\[0\]: expected keys and values, found 'x'"),
-        ({"parts": [part({}, says="so")]}, r"parts\[0\].says: Invalid enum value 'so'"),
+        ({"parts": [part({}, assertion="so")]}, r"parts\[0\].assertion: Invalid enum value 'so'"),
         (
             {"parts": [part({"level": {}, "computed": {}})]},
             r"endpoint needs exactly one of .* found .*level",
         ),
         (
-            {"parts": [contrast(says="trains")]},
-            r"endpoint.contrast cannot decide a part with says: trains; set says: diff",
+            {"parts": [contrast(assertion="trains")]},
+            r"endpoint.contrast cannot decide a part with assertion: trains; set assertion: diff",
         ),
         (
             {"parts": [contrast(margn=1)]},
@@ -77,8 +77,8 @@ def written(folder, content, name="07_so.yaml"):
         ),
         ({"parts": [contrast(margin=0.5, ratio=True)]}, r"margin: expected at least 1, found 0.5"),
         (
-            {"parts": [contrast(**{"in": {"batching": "x"}})]},
-            r"in: an interaction needs both in and than_in",
+            {"parts": [contrast(**{"inside": {"batching": "x"}})]},
+            r"inside: an interaction needs both inside and outside",
         ),
     ],
 )
@@ -115,7 +115,7 @@ def test_the_answer_on_drift_quotes_the_factor_in_the_ledger():
     """Answers are written by hand; this one must quote the number in the records."""
     (claim,) = (each for each in SAVED if each["id"] == 42)
     (factor,) = (
-        float(each["found"].split()[1])
+        float(each["finding"].split()[1])
         for each in claim["secondary"]
         if "lower with norm=bn than with norm=none" in each["question"]
         and "results/noisy_norms/small" in " ".join(each["records"])

@@ -85,7 +85,7 @@ def test_the_shares_of_the_looks_sum_to_the_error():
     assert [look.corrected(0.01) for look in LOOKS] == pytest.approx([0.05, 0.1 / 3, 0.02])
 
 
-def test_the_docstring_lists_every_reason_to_stay_undecided():
+def test_the_docstring_lists_every_reason_why_a_part_is_open():
     table = decision.__doc__.partition("A part is undecided")[2]
     names = re.findall(r"(?m)^    (\w+(?:\.\.\.)?) ", table)
     texts = read_yaml(Path(decision.__file__).parent / "templates" / "reasons.yaml").keys()

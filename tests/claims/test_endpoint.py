@@ -16,7 +16,10 @@ def test_a_side_without_a_planned_run_is_refused(tmp_path):
 
 def test_a_contrast_with_fewer_than_five_seeds_is_not_measured(tmp_path):
     judged_part = primary(tmp_path, side("ln", 30.0, 3) + side("bn", 20.0, 4), contrast())
-    assert judged_part.verdict == "not measured" and judged_part.reason == "too few seeds (3 of 5)"
+    assert (
+        judged_part.verdict == "not measured"
+        and str(judged_part.reason) == "too few seeds (3 of 5)"
+    )
     assert (
         judged_part.basis.n,
         len(judged_part.basis.records),

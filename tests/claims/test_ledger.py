@@ -93,15 +93,15 @@ def test_p_values_of_timings_are_corrected_within_their_report(tmp_path):
         TimedCandidate("bn", {"median": 1.8}, ratios),
     )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
-    each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
+    each = part({"timing": {"faster": "bn", "slower": "ln", "group": "m"}})
     alone = primary(tmp_path, [], each, timings={"norms": report})
     assert alone.verdict == "supported" and alone.p_holm == alone.decision.p.observed
     assert 0.01 < alone.decision.p.observed < 0.05
-    none = [part({"timing": {"faster": "none", "than": "ln", "group": "m"}})] * 4
+    none = [part({"timing": {"faster": "none", "slower": "ln", "group": "m"}})] * 4
     among = decided(tmp_path, [], each, *none, timings={"norms": report}).primary[0]
     assert among.p_holm == pytest.approx(5 * alone.decision.p.observed)
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
-    other = {"faster": "none", "than": "ln", "group": "m", "report": "norms_vit"}
+    other = {"faster": "none", "slower": "ln", "group": "m", "report": "norms_vit"}
     apart = [part({"timing": other})] * 4
     beside = decided(tmp_path, [], each, *apart, timings={"norms": report}).primary[0]
     assert beside.p_holm == alone.decision.p.observed

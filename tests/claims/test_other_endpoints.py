@@ -20,9 +20,9 @@ def test_one_contradicting_finding_decides_a_check_unless_only_leaves_it_out(tmp
     entry = decided(tmp_path, [], every, some, none, computed=findings)
     verdicts = [each.verdict for each in entry.primary]
     assert verdicts == ["contradicted", "supported", "not measured"]
-    assert "moving; still" in entry.primary[2].reason
+    assert "moving; still" in str(entry.primary[2].reason)
     assert entry.verdict == "mixed" and entry.grades == "D"
-    assert decided(tmp_path, [], some).primary[0].reason == "not computed"
+    assert str(decided(tmp_path, [], some).primary[0].reason) == "not computed"
 
 
 def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
@@ -32,7 +32,7 @@ def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
         TimedCandidate("bn", {"median": 1.8}, ratios),
     )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
-    each = part({"timing": {"faster": "bn", "than": "ln", "group": "m", "alone": True}})
+    each = part({"timing": {"faster": "bn", "slower": "ln", "group": "m", "alone": True}})
     judged_part = primary(tmp_path, [], each, timings={"norms": report})
     assert (judged_part.verdict, judged_part.basis.n, judged_part.grade) == (
         "supported",
@@ -43,7 +43,7 @@ def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
     assert (
         sides_text(side_values(judged_part)) == "1.80 ms with batch norm, 2.00 ms with layer norm"
     )
-    reversed_ = {"faster": "bn", "than": "ln", "first": "than", "group": "m"}
+    reversed_ = {"faster": "bn", "slower": "ln", "first": "slower", "group": "m"}
     named = primary(tmp_path, [], part({"timing": reversed_}), timings={"norms": report})
     assert side_values(named) == side_values(judged_part)[::-1]
     none = primary(tmp_path, [], each)
@@ -56,9 +56,9 @@ def test_a_timing_seen_in_advance_is_shown_but_stays_undecided(tmp_path):
         for name, ms in (("bn", 1.0), ("ln", 2.0))
     )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
-    asked = {"faster": "bn", "than": "ln", "group": "m", "seen": True}
+    asked = {"faster": "bn", "slower": "ln", "group": "m", "seen_before": True}
     judged_part = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
     assert judged_part.verdict == "undecided" and judged_part.decision.by_seen_runs
     assert judged_part.to_measure is not None
-    assert judged_part.to_measure.cost.endswith("then remove seen: true from the endpoint")
+    assert judged_part.to_measure.cost.endswith("then remove seen_before: true from the endpoint")
     assert "of the time saved" in result_text(judged_part)

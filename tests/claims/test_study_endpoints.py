@@ -21,7 +21,7 @@ from tests.claims.handmade_study import (
 
 
 @pytest.mark.parametrize(
-    ("bn", "says", "verdict", "confidence"),
+    ("bn", "assertion", "verdict", "confidence"),
     [
         (28.0, "difference", "supported", 0.99),
         (28.0, "equality", "contradicted", 0.99),
@@ -32,10 +32,10 @@ from tests.claims.handmade_study import (
     ],
 )
 def test_a_contrast_is_decided_by_the_difference_over_five_seeds(
-    tmp_path, bn, says, verdict, confidence
+    tmp_path, bn, assertion, verdict, confidence
 ):
     records = side("ln", 30.0) + side("bn", bn)
-    judged_part = primary(tmp_path, records, contrast(margin=0.5, says=says))
+    judged_part = primary(tmp_path, records, contrast(margin=0.5, assertion=assertion))
     assert judged_part.verdict == verdict
     assert (judged_part.basis.n, judged_part.decision.estimate.confidence) == (
         5,
@@ -102,7 +102,7 @@ def test_if_a_seed_diverges_the_counts_of_trained_seeds_decide(tmp_path):
     better = [run(k, "ln", None, status="diverged") for k in range(1, 6)]
     other = primary(tmp_path, better + side("bn", 30.0), contrast())
     assert other.verdict == "contradicted"
-    equal = primary(tmp_path, side("ln", 30.0) + failed, contrast(says="equality"))
+    equal = primary(tmp_path, side("ln", 30.0) + failed, contrast(assertion="equality"))
     assert equal.verdict == "contradicted"
 
 
@@ -115,7 +115,7 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
         for norm, mean in (("ln", 30.0), ("bn", 30.0 - gap))
         for record in side(norm, mean, batching=batching, noise=1.0 if batching == "like" else 0.5)
     ]
-    places = {"in": {"batching": "like"}, "than_in": {"batching": "mixed"}}
+    places = {"inside": {"batching": "like"}, "outside": {"batching": "mixed"}}
     judged_part = primary(
         tmp_path, records, contrast(margin=1.0, first="worse", **places), grid=grid
     )
@@ -127,7 +127,7 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
     assert sides_text(side_values(judged_part), chinese=True) == (
         "batching=like：批归一化 26.0，层归一化 30.0；batching=mixed：批归一化 29.0，层归一化 30.0"
     )
-    turned = {"in": places["than_in"], "than_in": places["in"]}
+    turned = {"inside": places["outside"], "outside": places["in"]}
     other = primary(tmp_path, records, contrast(margin=1.0, **turned), grid=grid)
     assert other.verdict == "contradicted"
 
@@ -147,7 +147,7 @@ def test_a_gap_is_decided_by_whether_the_interval_contains_the_value(
 
 
 @pytest.mark.parametrize(
-    ("factor", "says", "verdict"),
+    ("factor", "assertion", "verdict"),
     [
         (100.0, "difference", "supported"),
         (100.0, "equality", "contradicted"),
@@ -156,7 +156,7 @@ def test_a_gap_is_decided_by_whether_the_interval_contains_the_value(
     ],
 )
 def test_a_spread_is_decided_by_the_jackknifed_ratio_of_standard_deviations(
-    tmp_path, factor, says, verdict
+    tmp_path, factor, assertion, verdict
 ):
     rng = np.random.default_rng(5)
     narrow, wide = 900 + rng.normal(size=12), 900 + factor * rng.normal(size=12)
@@ -166,7 +166,7 @@ def test_a_spread_is_decided_by_the_jackknifed_ratio_of_standard_deviations(
         for seed, value in enumerate(values, 1)
     ]
     endpoint = {**PLACE, "wider": WORSE, "narrower": BETTER, "margin": 1.5}
-    judged_part = primary(tmp_path, records, part({"spread": endpoint}, says))
+    judged_part = primary(tmp_path, records, part({"spread": endpoint}, assertion))
     assert judged_part.verdict == verdict
     n = judged_part.basis.n  # the deciding analysis uses only the first n seeds
     ratio = wide[:n].std(ddof=1) / narrow[:n].std(ddof=1)
@@ -183,8 +183,8 @@ def test_a_spread_is_decided_by_the_jackknifed_ratio_of_standard_deviations(
     ]
 
 
-def level(says="figure", **changes):
-    return part({"level": {**PLACE, "of": WORSE, **changes}}, says)
+def level(assertion="figure", **changes):
+    return part({"level": {**PLACE, "of": WORSE, **changes}}, assertion)
 
 
 def test_a_level_is_compared_with_a_bound(tmp_path):
@@ -231,9 +231,9 @@ def test_equal_values_cannot_contradict_a_reported_value(tmp_path):
     assert primary(tmp_path, equal, reported(35.2, {"task": "toy"})).reason == CONSTANT
 
 
-def trains(says="fails", reference=BETTER, **changes):
+def trains(assertion="fails", reference=BETTER, **changes):
     body = {**PLACE, "side": WORSE, **changes}
-    return part({"trains": {**body, **({"reference": reference} if reference else {})}}, says)
+    return part({"trains": {**body, **({"reference": reference} if reference else {})}}, assertion)
 
 
 def test_whether_a_side_trains_is_decided_by_counts_against_a_reference(tmp_path):
