@@ -127,7 +127,7 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
     assert sides_text(side_values(judged_part), chinese=True) == (
         "batching=like：批归一化 26.0，层归一化 30.0；batching=mixed：批归一化 29.0，层归一化 30.0"
     )
-    turned = {"inside": places["outside"], "outside": places["in"]}
+    turned = {"inside": places["outside"], "outside": places["inside"]}
     other = primary(tmp_path, records, contrast(margin=1.0, **turned), grid=grid)
     assert other.verdict == "contradicted"
 
