@@ -1,12 +1,15 @@
 """Checks of the 999 of article 3: what layer norm turns it into, and how it affects attention."""
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from normlab.claim_checks.check import check, finding, values_in_words
 from normlab.claim_checks.word_attention import (
-    Attended,
     attended,
     attention_of,
     projected_attention,
@@ -15,40 +18,74 @@ from normlab.claim_checks.word_attention import (
     words_of_width,
 )
 from normlab.claims.evidence import CheckFinding
+from normlab.findings.relative_change import rms
 from normlab.inspection.examples.articles import WORD_WIDTHS
 from normlab.inspection.norm.norm_calls import run
 from normlab.norms.make import make_norm
 
-_ALIVE = 0.01  # the smallest slope of a softmax that still passes a gradient
-_DEAD = 1e-6
+PASSES_GRADIENT = 0.01  # the smallest slope of a softmax that still passes a gradient
+NO_GRADIENT = 1e-6
+UNIT_SIZE = 0.01  # the largest deviation of a root mean square from 1
+A_SHARE = 0.1  # the smallest attention weight that counts as a share
+A_MILLION = (9e5, 1.1e6)
+FEW_POINTS = 1e3
+STRONG_CHANGE, NO_CHANGE = 0.25, 1e-3  # of an attention weight
+SMALL_LOGITS, LARGE_LOGITS = (1.1, 1.2, 0.9), (1000.0, 5.0, 2.0)
+
+
+class NormalizedWords(NamedTuple):
+    """The three words of article 3 after layer norm.
+
+    `without_eps` is the third word, whose features are equal, after layer norm without eps.
+    """
+
+    first: Float[Tensor, " 4"]
+    second: Float[Tensor, " 4"]
+    third: Float[Tensor, " 4"]
+    without_eps: Float[Tensor, " 4"]
+
+    @property
+    def lead_of_999(self) -> float:
+        """By how much the 999 exceeds the next value of its word."""
+        return float(self.first[2] - self.first[[0, 1, 3]].max())
+
+
+def normalized_words() -> NormalizedWords:
+    """Apply layer norm to the words, and to the third one also without eps."""
+    without_eps = run(make_norm("ln", 4, eps=0.0).double(), words_of_width()[None, 2:])[0, 0]
+    first, second, third = words_after("ln")
+    return NormalizedWords(first, second, third, without_eps)
+
+
+def has_unit_size(word: Float[Tensor, " D"]) -> bool:
+    """Return whether the root mean square of a word is 1, up to the effect of eps."""
+    return abs(rms(word) - 1) < UNIT_SIZE
 
 
 @check("outlier.words")
 def words() -> list[CheckFinding]:
     """What does layer norm turn the three words of article 3 into?"""
-    first, second, third = words_after("ln")
-    without_eps = run(make_norm("ln", 4, eps=0.0).double(), words_of_width()[None, 2:])
-    rms = [float(word.square().mean().sqrt()) for word in (first, second)]
-    above = float(first[2] - first[[0, 1, 3]].max())
-    gone, not_a_number = not third.any(), bool(without_eps.isnan().all())
+    after = normalized_words()
+    gone, not_a_number = not after.third.any(), bool(after.without_eps.isnan().all())
     return [
         finding(
             "ln brings",
             "ln brings 10 20 999 \u22125 to a mean of 0 and a variance of 1",
-            f"it becomes {values_in_words(first)}, with the 999 {above:.2f} above the next value",
-            holds=abs(rms[0] - 1) < 0.01,
+            f"it becomes {values_in_words(after.first)}, with the 999 {after.lead_of_999:.2f} "
+            "above the next value",
+            holds=has_unit_size(after.first),
         ),
         finding(
             "ln stretches",
             "ln stretches 0.1 0.2 0.1 0.1 to a normal range",
-            f"it becomes {values_in_words(second)}: its 0.2 ends at {float(second[1]):.2f}, and "
-            f"the 999 at {float(first[2]):.2f}",
-            holds=abs(rms[1] - 1) < 0.01,
+            f"it becomes {values_in_words(after.second)}: its 0.2 ends at "
+            f"{float(after.second[1]):.2f}, and the 999 at {float(after.first[2]):.2f}",
+            holds=has_unit_size(after.second),
         ),
         finding(
             "ln keeps",
             "ln keeps 5 5 5 5 distinct from other words",
-            f"it becomes {values_in_words(third)}"
+            f"it becomes {values_in_words(after.third)}"
             + (": the word disappears" if gone else "")
             + (" (without eps it is not a number)" if not_a_number else ""),
             holds=not gone,
@@ -85,29 +122,46 @@ def value_range() -> list[CheckFinding]:
     ]
 
 
+class Votes(NamedTuple):
+    """The dot products between the three words of article 3.
+
+    `first` is that of the first word with itself, `others` the largest one of the other two words,
+    and `largest` the largest absolute one of all words.
+    """
+
+    first: float
+    others: float
+    largest: float
+
+
+def votes_after(norm: str) -> Votes:
+    """Return the dot products of a norm's output for the words."""
+    products = words_after(norm) @ words_after(norm).T
+    others = float(products[1:, 1:].max())
+    return Votes(float(products[0, 0]), others, float(products.abs().max()))
+
+
 @check("outlier.votes")
 def votes() -> list[CheckFinding]:
     """How many points does each word of article 3 give to itself and to the others?"""
-    products = words_after("none") @ words_after("none").T
-    first, others = float(products[0, 0]), float(products[1:, 1:].max())
-    features = words_after("ln").shape[1]
-    largest = float((words_after("ln") @ words_after("ln").T).abs().max())
+    bare, ln = votes_after("none"), votes_after("ln")
+    features = words_of_width().shape[1]
     return [
         finding(
             "without",
             "without a norm the word with the 999 gives itself a million points, and others few",
-            f"{first:,.0f} points for itself; the others give each other and themselves "
-            f"{others:.0f} at most",
-            holds=9e5 < first < 1.1e6 and others < 1e3,
-            votes=first,
-            others=others,
+            f"{bare.first:,.0f} points for itself; the others give each other and themselves "
+            f"{bare.others:.0f} at most",
+            holds=A_MILLION[0] < bare.first < A_MILLION[1] and bare.others < FEW_POINTS,
+            votes=bare.first,
+            others=bare.others,
         ),
         finding(
             "with ln",
             "with ln no word has more votes than the number of features",
-            f"a word gives {largest:.2f} points at most, with {features} features",
-            holds=largest <= features,
-            votes=largest,
+            f"a word gives {ln.largest:.2f} points at most, with {features} features",
+            holds=ln.largest <= features,
+            votes=ln.largest,
         ),
     ]
 
@@ -122,34 +176,43 @@ def softmax() -> list[CheckFinding]:
             "without a norm",
             "without a norm the token with the 999 saturates the softmax, so its gradient is 0",
             f"largest logit {bare.logit:,.0f}, slope {slope:.3g}",
-            holds=slope < _DEAD,
+            holds=slope < NO_GRADIENT,
             logit=bare.logit,
             slope=slope,
         )
     ]
 
 
+class SoftmaxOf(NamedTuple):
+    """The softmax of some logits, and its largest slope p (1 - p)."""
+
+    weights: Float[Tensor, " n"]
+    slope: float
+
+
+def softmax_of(logits: Sequence[float]) -> SoftmaxOf:
+    """Return the softmax of some logits with its largest slope."""
+    p = torch.tensor(logits, dtype=torch.float64).softmax(-1)
+    return SoftmaxOf(p, float((p * (1 - p)).max()))
+
+
 @check("outlier.values")
 def softmax_values() -> list[CheckFinding]:
     """What is the softmax of the article's small and large logits?"""
-    small, large = (
-        torch.tensor(logits, dtype=torch.float64).softmax(-1)
-        for logits in ((1.1, 1.2, 0.9), (1000.0, 5.0, 2.0))
-    )
-    slopes = [float((p * (1 - p)).max()) for p in (small, large)]
+    small, large = softmax_of(SMALL_LOGITS), softmax_of(LARGE_LOGITS)
     return [
         finding(
             "small logits",
             "logits of 1.1, 1.2 and 0.9 leave each word a share",
-            f"shares {values_in_words(small, 3)}, largest slope {slopes[0]:.3f}",
-            holds=float(small.min()) > 0.1,
-            slope=slopes[0],
+            f"shares {values_in_words(small.weights, 3)}, largest slope {small.slope:.3f}",
+            holds=float(small.weights.min()) > A_SHARE,
+            slope=small.slope,
         ),
         finding(
             "large logits",
             "logits of 1000, 5 and 2 give one word everything, and no gradient",
-            f"shares {values_in_words(large, 3)}, largest slope {slopes[1]:.3g}",
-            holds=float(large.max()) == 1 and slopes[1] == 0,
+            f"shares {values_in_words(large.weights, 3)}, largest slope {large.slope:.3g}",
+            holds=float(large.weights.max()) == 1 and large.slope == 0,
         ),
     ]
 
@@ -170,7 +233,7 @@ def scale() -> list[CheckFinding]:
             f"tokens ten times as large make logits {bare_tenfold.logits / bare.logits:.0f} times "
             f"as large; the largest weight of a row goes from {bare.share:.2f} to "
             f"{bare_tenfold.share:.2f}",
-            holds=bare_tenfold.share - bare.share > 0.25,
+            holds=bare_tenfold.share - bare.share > STRONG_CHANGE,
             before=bare.share,
             after=bare_tenfold.share,
         ),
@@ -178,11 +241,42 @@ def scale() -> list[CheckFinding]:
             "with ln",
             "with ln attention does not depend on the scale of its input",
             f"the largest weight of a row goes from {ln.share:.3f} to {ln_tenfold.share:.3f}",
-            holds=abs(ln.share - ln_tenfold.share) < 1e-3,
+            holds=abs(ln.share - ln_tenfold.share) < NO_CHANGE,
             before=ln.share,
             after=ln_tenfold.share,
         ),
     ]
+
+
+class SaturationByWidth(NamedTuple):
+    """How saturated attention over the words is at each of `WORD_WIDTHS`, averaged over rows.
+
+    `slopes` are the slopes of the softmax, and `saturated` the shares of saturated rows. `of_999`
+    is the smallest share of saturated rows of the word with the 999.
+    """
+
+    slopes: list[float]
+    saturated: list[float]
+    of_999: float
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """Return the slope and the share of saturated rows at each width, for a finding."""
+        by_width = zip(WORD_WIDTHS, self.slopes, self.saturated, strict=True)
+        return {
+            f"{name}_{key}_{width}": value
+            for width, slope, saturated in by_width
+            for key, value in (("slope", slope), ("saturated", saturated))
+        }
+
+
+def saturation_by_width(norm: str) -> SaturationByWidth:
+    """Measure attention over a norm's output for the words, with random projections."""
+    by_width = [projected_attention(norm, width) for width in WORD_WIDTHS]
+    return SaturationByWidth(
+        [float(each.slope.mean()) for each in by_width],
+        [float(each.saturated.mean()) for each in by_width],
+        min(float(each.saturated[0]) for each in by_width),
+    )
 
 
 @check("outlier.width")
@@ -194,13 +288,7 @@ def width() -> list[CheckFinding]:
     N(0, 1 / width), so that they preserve the size of a token. A row is saturated if its largest
     weight is above 0.99. Means are over 50 draws.
     """
-    bare, ln = (
-        [projected_attention(name, each) for each in WORD_WIDTHS] for name in ("none", "ln")
-    )
-    saturated, saturated_by_ln = ([float(each.saturated.mean()) for each in f] for f in (bare, ln))
-    of_999 = min(float(each.saturated[0]) for each in bare)
-    slopes = [float(each.slope.mean()) for each in ln]
-    alive = not any(saturated_by_ln)
+    bare, ln = saturation_by_width("none"), saturation_by_width("ln")
     widths = (
         f"at widths {WORD_WIDTHS[0]} to {WORD_WIDTHS[-1]}, with random query and key projections"
     )
@@ -208,28 +296,19 @@ def width() -> list[CheckFinding]:
         finding(
             "without a norm",
             f"without a norm half of the rows or more saturate {widths}",
-            f"{min(saturated):.0%} to {max(saturated):.0%} of rows saturate, and {of_999:.0%} or "
-            "more of the rows of the 999",
-            holds=min(saturated) >= 0.5,
-            **_numbers("none", bare),
+            f"{min(bare.saturated):.0%} to {max(bare.saturated):.0%} of rows saturate, and "
+            f"{bare.of_999:.0%} or more of the rows of the 999",
+            holds=min(bare.saturated) >= 0.5,
+            **bare.numbers("none"),
         ),
         finding(
             "ln keeps",
             f"ln keeps the gradient of the softmax {widths}",
-            f"no row saturates; the mean slope is {min(slopes):.2f} to {max(slopes):.2f}"
-            if alive
-            else f"{max(saturated_by_ln):.1%} of rows saturate; the mean slope is "
-            f"{min(slopes):.2g}",
-            holds=alive and min(slopes) > _ALIVE,
-            **_numbers("ln", ln),
+            f"{max(ln.saturated):.1%} of rows saturate; the mean slope is {min(ln.slopes):.2g}"
+            if any(ln.saturated)
+            else f"no row saturates; the mean slope is {min(ln.slopes):.2f} to "
+            f"{max(ln.slopes):.2f}",
+            holds=not any(ln.saturated) and min(ln.slopes) > PASSES_GRADIENT,
+            **ln.numbers("ln"),
         ),
     ]
-
-
-def _numbers(name: str, by_width: list[Attended]) -> dict[str, float]:
-    """Return the mean slope and the share of saturated rows with a norm, for each width."""
-    return {
-        f"{name}_{key}_{size}": float(value.mean())
-        for size, each in zip(WORD_WIDTHS, by_width, strict=True)
-        for key, value in (("slope", each.slope), ("saturated", each.saturated))
-    }

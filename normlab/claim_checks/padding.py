@@ -1,5 +1,8 @@
 """Checks of padding in the statistics of a norm."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -19,69 +22,96 @@ from normlab.inspection.norm.padding_effect import padding_moves, with_padding
 from normlab.norms.batch import BatchNorm
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
+PADDED_FIVE = FIVE + (0.0,) * len(FIVE)
+ROUNDED_TO_ZERO = 1e-6
+MIXTURE_TOLERANCE = 0.005  # the largest deviation that is written as 0.00
+
+
+class Moments(NamedTuple):
+    """A mean and a variance, divided by the number of values."""
+
+    mean: float
+    var: float
+
+
+def torch_moments(values: Sequence[float]) -> Moments:
+    """Return the moments that `nn.BatchNorm1d` computes for values of one feature."""
+    norm = nn.BatchNorm1d(1, momentum=1.0).double()
+    norm(torch.tensor(values, dtype=torch.float64)[:, None])
+    assert norm.running_mean is not None and norm.running_var is not None
+    # The buffer's variance is divided by n - 1, the variance used for normalization by n.
+    biased = float(norm.running_var) * (len(values) - 1) / len(values)
+    return Moments(float(norm.running_mean), biased)
 
 
 @check("padding.pollutes")
 def pollutes() -> list[CheckFinding]:
     """What are the statistics of 1 2 3 4 5 if five zeros of padding are included or excluded?"""
-    padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
-    torchs = nn.BatchNorm1d(1, momentum=1.0).double()
-    torchs(padded[:, None])
-    assert torchs.running_mean is not None and torchs.running_var is not None
-    # The buffer's variance is divided by n - 1, the variance used for normalization by n.
-    biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
-    ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
     move = "five zeros change mean 3 to 1.5 and variance 2 to 3.25"
     left_out = "without padding (norm.padding=exclude), mean 3 and variance 2 are back"
+    polluted, clean = Moments(1.5, 3.25), Moments(3.0, 2.0)
     cases = (
-        (
-            "nn.BatchNorm1d",
-            f"nn.BatchNorm1d: {move}",
-            (float(torchs.running_mean), biased),
-            (1.5, 3.25),
-        ),
-        ("bn", f"bn: {move}", ours["include"], (1.5, 3.25)),
-        ("padding left out", left_out, ours["exclude"], (3.0, 2.0)),
+        ("nn.BatchNorm1d", f"nn.BatchNorm1d: {move}", torch_moments(PADDED_FIVE), polluted),
+        ("bn", f"bn: {move}", batch_moments(PADDED_FIVE, "include"), polluted),
+        ("padding left out", left_out, batch_moments(PADDED_FIVE, "exclude"), clean),
     )
     return [
         finding(
             name,
-            text,
-            f"mean {m:.4g}, variance {v:.4g}",
-            holds=close((m, v), expected),
-            mean=m,
-            var=v,
+            statement,
+            f"mean {moments.mean:.4g}, variance {moments.var:.4g}",
+            holds=close(moments, expected),
+            mean=moments.mean,
+            var=moments.var,
         )
-        for name, text, (m, v), expected in cases
+        for name, statement, moments, expected in cases
     ]
 
 
-def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, float]:
-    """Return the mean and variance that batch norm computes if the second half is padding."""
+def batch_moments(values: Sequence[float], padding: str) -> Moments:
+    """Return the moments that batch norm computes if all values after the first five are padding.
+
+    `padding` is the norm's option: `include` or `exclude`.
+    """
     norm = new_norm("bn", padding=padding)
-    valid = (torch.arange(len(padded)) < len(FIVE))[None]
-    run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
+    real = (torch.arange(len(values)) < len(FIVE))[None]
+    x = torch.tensor(values, dtype=torch.float64)[None, :, None].expand(-1, -1, WIDTH)
+    run(norm, x, real)
     assert isinstance(norm, BatchNorm) and norm.last_batch is not None
     batch = norm.last_batch()
-    return float(batch.mean.flatten()[0]), float(batch.var.flatten()[0])
+    return Moments(float(batch.mean.flatten()[0]), float(batch.var.flatten()[0]))
+
+
+def largest_change_by_padding(name: str) -> float:
+    """Return the largest change of a norm's output at real tokens when padding is appended.
+
+    The padding has values of 1,000, and is 8, 50 or 80 % of the tokens.
+    """
+    norm, x = new_norm(name), draw_tokens(8, 12)
+    real = torch.ones(8, 12, dtype=torch.bool)
+    before = with_padding(norm, x, real).outputs
+    after = [with_padding(norm, x, real, columns=n, value=1e3).outputs for n in (1, 12, 48)]
+    return max(float((each - before).abs().max()) for each in after)
 
 
 @check("padding.spares")
 def spares() -> list[CheckFinding]:
     """Does padding change any bit of layer norm's output at real tokens?"""
-    norm, x = new_norm("ln"), draw_tokens(8, 12)
-    real = torch.ones(8, 12, dtype=torch.bool)
-    before = with_padding(norm, x, real).outputs
-    after = [with_padding(norm, x, real, columns=n, value=1e3).outputs for n in (1, 12, 48)]
-    largest = max(float((each - before).abs().max()) for each in after)
+    largest = largest_change_by_padding("ln")
     moves = padding_moves(norm_of_example_width("ln"), example_tensor(), LAST_IS_PADDING)
-    changed = f"changes by {largest:g} at most" if largest else "identical"
-    share = "ln: 8 to 80 % of padding does not change real tokens"
-    whatever = "ln: padding does not change the articles' tensor, whatever its values"
     return [
-        finding("ln, shares of padding", share, changed, holds=largest == 0, largest=largest),
         finding(
-            "ln, values of padding", whatever, "changes" if moves else "identical", holds=not moves
+            "ln, shares of padding",
+            "ln: 8 to 80 % of padding does not change real tokens",
+            f"changes by {largest:g} at most" if largest else "identical",
+            holds=largest == 0,
+            largest=largest,
+        ),
+        finding(
+            "ln, values of padding",
+            "ln: padding does not change the articles' tensor, whatever its values",
+            "changes" if moves else "identical",
+            holds=not moves,
         ),
     ]
 
@@ -93,6 +123,26 @@ def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B
     return x.masked_fill(~real[..., None], 0.0), real
 
 
+def batch_of_three_sentences() -> tuple[Float[Tensor, "3 5 D"], Bool[Tensor, "3 5"]]:
+    """Draw tokens for the article's three sentences. The third one, about a fox, is the longest."""
+    return padded_batch(*(len(sentence.split()) for sentence in BATCH_OF_THREE))
+
+
+def largest_value_of_lone_tokens() -> float:
+    """Return the largest output for the last two words of the fox sentence without padding.
+
+    The statistics are taken per position, where these words are the only real tokens.
+    """
+    x, real = batch_of_three_sentences()
+    return float(run(new_norm("bn_position"), x, real)[2, 3:].abs().max())
+
+
+def change_by_other_sentences(name: str) -> float:
+    """Return how much a norm's output for the fox sentence differs from that of it alone."""
+    x, real = batch_of_three_sentences()
+    return relative_change(run(new_norm(name), x, real)[2:], run(new_norm(name), x[2:], real[2:]))
+
+
 @check("padding.batch_of_three")
 def batch_of_three() -> list[CheckFinding]:
     """What does padding do in the article's batch of three sentences?
@@ -100,10 +150,9 @@ def batch_of_three() -> list[CheckFinding]:
     Statistics are taken over all tokens (`bn`) or over one position (`bn_position`, as the article
     reads batch norm), with padding included or excluded.
     """
-    x, real = padded_batch(*(len(sentence.split()) for sentence in BATCH_OF_THREE))
+    x, real = batch_of_three_sentences()
     cells, empty = real.numel(), int((~real).sum())
-    lonely = float(run(new_norm("bn_position"), x, real)[2, 3:].abs().max())
-    ln, alone = run(new_norm("ln"), x, real), run(new_norm("ln"), x[2:], real[2:])
+    lonely = largest_value_of_lone_tokens()
     return [
         finding(
             "the batch",
@@ -127,15 +176,15 @@ def batch_of_three() -> list[CheckFinding]:
         finding(
             "bn_position: left out",
             "bn_position: padding does no harm if it is left out",
-            "fox and jumps, alone at their positions, become 0"
-            if lonely < 1e-6
-            else f"fox and jumps keep values of up to {lonely:.2f}",
-            holds=lonely > 1e-6,
+            f"fox and jumps keep values of up to {lonely:.2f}"
+            if lonely > ROUNDED_TO_ZERO
+            else "fox and jumps, alone at their positions, become 0",
+            holds=lonely > ROUNDED_TO_ZERO,
         ),
         change_finding(
             "ln",
             "ln: padding does not change the fox sentence",
-            relative_change(ln[2:], alone),
+            change_by_other_sentences("ln"),
             expected=False,
         ),
     ]
@@ -149,6 +198,28 @@ def change_if_included(name: str, x: Float[Tensor, "B P D"], real: Bool[Tensor, 
     return relative_change(counted[real], left_out[real])
 
 
+class TokenChange(NamedTuple):
+    """How much including the padding changes a token, in standard deviations of the output."""
+
+    token: str
+    position: int
+    change: float
+
+
+def changes_of_two_sentences() -> list[TokenChange]:
+    """Return the change of each real token of the article's two sentences, A B C and X Y.
+
+    A change is the root mean square over features.
+    """
+    x, real = padded_batch(3, 2)
+    counted, left_out = (
+        run(new_norm("bn_position", padding=how), x, real) for how in ("include", "exclude")
+    )
+    changes = (counted - left_out)[real].square().mean(-1).sqrt()
+    positions = real.nonzero()[:, 1]
+    return list(map(TokenChange, "ABCXY", positions.tolist(), changes.tolist()))
+
+
 @check("padding.position_3")
 def position_3() -> list[CheckFinding]:
     """Does padding change real tokens at position 3 of [A, B, C, PAD, PAD], [X, Y, PAD, PAD, PAD]?
@@ -156,16 +227,11 @@ def position_3() -> list[CheckFinding]:
     The article counts positions from 0 here, as its mean (PAD + PAD) / 2 shows, and pools over one
     position.
     """
-    x, real = padded_batch(3, 2)
-    at_3 = int(real[:, 3].sum())
-    counted, left_out = (
-        run(new_norm("bn_position", padding=how), x, real) for how in ("include", "exclude")
-    )
-    off = (counted - left_out)[real].square().mean(-1).sqrt()
-    places = [(int(row), int(column)) for row, column in real.nonzero()]
-    moved = [place for place, by in zip(places, off.tolist(), strict=True) if by > 1e-6]
-    names = {(0, 0): "A", (0, 1): "B", (0, 2): "C", (1, 0): "X", (1, 1): "Y"}
-    which = ", ".join(f"{names[place]} at position {place[1]}" for place in moved) or "no token"
+    tokens = changes_of_two_sentences()
+    at_3 = sum(each.position == 3 for each in tokens)
+    moved = [each for each in tokens if each.change > ROUNDED_TO_ZERO]
+    names = ", ".join(f"{each.token} at position {each.position}" for each in moved)
+    most = max(each.change for each in tokens)
     return [
         finding(
             "at position",
@@ -176,21 +242,27 @@ def position_3() -> list[CheckFinding]:
         finding(
             "so padding",
             "padding at position 3 changes real tokens",
-            f"{at_3} real tokens are there; in this batch padding changes {which}, by "
-            f"{max(off.tolist()):.1f} standard deviations at most",
+            f"{at_3} real tokens are there; in this batch padding changes "
+            f"{names or 'no token'}, by {most:.1f} standard deviations at most",
             holds=at_3 > 0,
-            moved=max(off.tolist()),
+            moved=most,
         ),
     ]
 
 
-@check("padding.share")
-def shares_of_padding() -> list[CheckFinding]:
-    """How do mean and variance depend on the share of padding?
+class PaddingMixture(NamedTuple):
+    """How including zeros changes the moments of tokens.
 
-    With a share p of zeros, the mean m of a feature becomes (1 - p) m, and its variance v becomes
-    (1 - p) v + p (1 - p) m^2.
+    `factors` has the factor of the mean by the share of zeros. `off` is the largest deviation from
+    the moments of a mixture with zeros.
     """
+
+    factors: dict[float, float]
+    off: float
+
+
+def mixtures_with_zeros() -> PaddingMixture:
+    """Append 0, 10, 40 or 160 zeros to 40 tokens."""
     tokens = draw_tokens(1, 40)
     m, v = tokens.mean((0, 1)), tokens.var((0, 1), correction=0)
     off, factors = 0.0, dict[float, float]()
@@ -201,6 +273,17 @@ def shares_of_padding() -> list[CheckFinding]:
         gaps = (mean - expected_mean, var - expected_var)
         off = max(off, *(float(gap.abs().max()) for gap in gaps))
         factors[p] = float(mean @ m / (m @ m))
+    return PaddingMixture(factors, off)
+
+
+@check("padding.share")
+def shares_of_padding() -> list[CheckFinding]:
+    """How do mean and variance depend on the share of padding?
+
+    With a share p of zeros, the mean m of a feature becomes (1 - p) m, and its variance v becomes
+    (1 - p) v + p (1 - p) m^2.
+    """
+    factors, off = mixtures_with_zeros()
     listed = ", ".join(f"{factor:.2g} m at {p:.0%}" for p, factor in factors.items())
     return [
         finding(
@@ -208,7 +291,7 @@ def shares_of_padding() -> list[CheckFinding]:
             "mean and variance change with the share of padding",
             f"the mean m becomes {listed} of padding; the variance is within {off:.2f} of "
             "(1 - p) v + p (1 - p) m^2",
-            holds=off < 0.005,
+            holds=off < MIXTURE_TOLERANCE,
             off=off,
         )
     ]
@@ -226,19 +309,37 @@ def moments_with_zeros(
     return tokens[0].mean(0) - sd * y.mean(0), sd.square() - 1e-5
 
 
+def largest_output_at_zeros(name: str, *, learned_shift: bool = False) -> float:
+    """Return the largest output of a norm at padded positions, which are filled with zeros.
+
+    The positions are normalized like real tokens.
+    """
+    x, real = padded_batch(3, 2)
+    norm = new_norm(name)
+    if learned_shift:
+        norm.bias.data.copy_(draw_tokens(1)[0])
+    return float(run(norm, x, torch.ones_like(real))[~real].abs().max())
+
+
 @check("padding.zero")
 def zero() -> list[CheckFinding]:
     """Are padded positions, which are filled with zeros, still zero after a norm?"""
-    x, real = padded_batch(3, 2)
-    shift = draw_tokens(1)[0]
-    findings = []
-    cases = (("ln", "ln", False), ("ln with a shift", "ln", True), ("bn", "bn", False))
-    for name, option_name, learned in cases:
-        norm = new_norm(option_name, WIDTH)
-        if learned:
-            norm.bias.data.copy_(shift)
-        largest = float(run(norm, x, torch.ones_like(real))[~real].abs().max())
-        statement = f"{option_name}{' with a learned shift' if learned else ''}: zeros stay zeros"
-        answer = f"they become values of up to {largest:.2f}" if largest else "they stay 0"
-        findings.append(finding(name, statement, answer, holds=largest == 0, largest=largest))
-    return findings
+    cases = (
+        ("ln", "ln", largest_output_at_zeros("ln")),
+        (
+            "ln with a shift",
+            "ln with a learned shift",
+            largest_output_at_zeros("ln", learned_shift=True),
+        ),
+        ("bn", "bn", largest_output_at_zeros("bn")),
+    )
+    return [
+        finding(
+            name,
+            f"{subject}: zeros stay zeros",
+            f"they become values of up to {largest:.2f}" if largest else "they stay 0",
+            holds=largest == 0,
+            largest=largest,
+        )
+        for name, subject, largest in cases
+    ]
