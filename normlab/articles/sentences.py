@@ -82,7 +82,7 @@ def sentences_text(articles: Iterable[Article], results: Results) -> str:
 def _what_lacks(sentence: Sentence, results: Results) -> tuple[Sentence, list[OpenPart], list[str]]:
     """Return a sentence with its open parts or, if it has none, with its other evidence."""
     parts = open_parts(sentence, results)
-    texts = [] if parts else [each.found(results, ENGLISH).text for each in sentence.evidence]
+    texts = [] if parts else [each.cell_text(results, ENGLISH).text for each in sentence.evidence]
     return sentence, parts, texts
 
 

@@ -82,7 +82,7 @@ def shown_table(
         for cells in table.rows
     ]
     title = table.title.text(language)
-    all_notes = [each.found(results, language).note for each in table.evidence] if notes else []
+    all_notes = [each.cell_text(results, language).note for each in table.evidence] if notes else []
     return ShownTable(
         caption=language.table.caption.format(title=title, id=article.id, section=table.section),
         label=f"article-{article.id}-{name}",

@@ -54,7 +54,7 @@ class Evidence(OneOfKinds):
             raise WrongField("", f"needs one of {known}; found {node!r:.60}")
         return cls.KINDS[keys[0]]
 
-    def found(self, results: Results, language: Locale) -> CellText:
+    def cell_text(self, results: Results, language: Locale) -> CellText:
         """Return what was found, as a cell shows it, without the words that it is about."""
         raise NotImplementedError
 
@@ -83,11 +83,11 @@ class Evidence(OneOfKinds):
 
     def cell(self, results: Results, language: Locale) -> CellText:
         """Return what was found, as a cell shows it, preceded by the words that it is about."""
-        found = self.found(results, language)
+        cell = self.cell_text(results, language)
         if self.about is None:
-            return found
-        text = language.phrasing.about.format(self.about.text(language), found.text)
-        return found._replace(text=text)
+            return cell
+        text = language.phrasing.about.format(self.about.text(language), cell.text)
+        return cell._replace(text=text)
 
 
 _Kind = TypeVar("_Kind", bound=type[Evidence])

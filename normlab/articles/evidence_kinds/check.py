@@ -22,25 +22,25 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
     zh: Translation
     about: Words | None = None
 
-    def found(self, results: Results, language: Locale) -> CellText:
-        found = results.finding(self.check, self.finding)
+    def cell_text(self, results: Results, language: Locale) -> CellText:
+        finding = results.finding(self.check, self.finding)
         place = results.place_of_finding(self.check, self.finding)
         verdict = language.verdicts[self.verdict(results)]
         note = language.phrasing.check.format(
             verdict=verdict,
-            question=found.question,
-            finding=language.choose(self.in_chinese(results), found.finding),
+            question=finding.question,
+            finding=language.choose(self.in_chinese(results), finding.finding),
         )
         return CellText(verdict, place, f"[{place}] {note}")
 
     def explanation(self, results: Results) -> Explanation:
-        found = results.finding(self.check, self.finding)
+        finding = results.finding(self.check, self.finding)
         return FromCheck(
             verdict=self.verdict(results),
-            statement=("", found.question),
+            statement=("", finding.question),
             claim=results.claim_of_check(self.check),
             check=self.check,
-            findings=(both_of(self.in_chinese(results), found.finding),),
+            findings=(both_of(self.in_chinese(results), finding.finding),),
         )
 
     def verdict(self, results: Results) -> Verdict:
@@ -49,5 +49,5 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
 
     def in_chinese(self, results: Results) -> str:
         """Return the finding in Chinese. Raise UserError if `zh` does not state what was found."""
-        found = results.finding(self.check, self.finding)
-        return translated(self.zh, found, f"check {self.check}, finding {self.finding}: zh")
+        finding = results.finding(self.check, self.finding)
+        return translated(self.zh, finding, f"check {self.check}, finding {self.finding}: zh")

@@ -32,7 +32,7 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
     part: str
     about: Words | None = None
 
-    def found(self, results: Results, language: Locale) -> CellText:
+    def cell_text(self, results: Results, language: Locale) -> CellText:
         part, place = results.part(self.part), results.place(self.part)
         verdict = language.verdicts[part.verdict]
         statement = language.choose(part.chinese, part.statement)

@@ -15,7 +15,7 @@ class RemarkEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, 
     remark: Words
     about: Words | None = None
 
-    def found(self, results: Results, language: Locale) -> CellText:
+    def cell_text(self, results: Results, language: Locale) -> CellText:
         return CellText(self.remark.text(language))
 
     def explanation(self, results: Results) -> Explanation:

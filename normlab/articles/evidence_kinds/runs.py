@@ -47,7 +47,7 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         """Return what the runs show."""
         raise NotImplementedError
 
-    def found(self, results: Results, language: Locale) -> CellText:
+    def cell_text(self, results: Results, language: Locale) -> CellText:
         return CellText(self.text(results, language))
 
     def explanation(self, results: Results) -> Explanation:
