@@ -1,6 +1,6 @@
-"""All questions about norms and about normlab's models, and the entry of a finding in a JSON file.
+"""All questions about norms and about normlab's models, and the JSON entry of a finding.
 
-A question is a function with the decorator `question` in any file below this folder.
+A question is a function decorated with `@question`, in any file below this folder.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from normlab.findings.question import Of, Question, questions_below
 
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
-    """Return all questions about these kinds of subjects, or the named ones, ordered by file.
+    """Return the questions about these kinds of subjects, ordered by file.
 
-    Raises UserError if a name is unknown.
+    If `names` is set, only those are returned. Raises UserError if a name is unknown.
     """
     return questions_below(__package__ or "", *of, names=names)
 

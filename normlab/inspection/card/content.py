@@ -1,4 +1,4 @@
-"""The content of a card: the answers to its questions, and the norm and machine they describe."""
+"""The content of a card: the norm, the machine, and the answers to the card's questions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -20,9 +20,9 @@ from normlab.training.runtime import Runtime
 def answers(
     norm: ExaminedNorm, questions: Sequence[Question]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and the answer of each question.
+    """Yield the name of each question and the answer to it.
 
-    Questions about a model are asked about the model of the first translation run.
+    Questions about a model are asked about the model from the first translation run.
     """
     model = cache(partial(_trained_model, norm))
     for each in questions:

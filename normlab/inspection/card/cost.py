@@ -1,4 +1,4 @@
-"""The question of a card about the time of a training step."""
+"""The question about the time of a training step."""
 
 from statistics import median
 from typing import NamedTuple
@@ -33,14 +33,14 @@ def cost(examined: ExaminedNorm) -> Finding:
 
 
 class StepTimes(NamedTuple):
-    """The times per step (ms) in each round, with the reference and with the card's norm."""
+    """The time per step in ms, in each round, with the reference and with the card's norm."""
 
     reference: list[float]
     this_norm: list[float]
 
 
 def step_times(examined: ExaminedNorm, rounds: int) -> StepTimes:
-    """Time steps with the reference and with the norm; they take turns at being first."""
+    """Time steps with the reference and with the card's norm, which take turns at being first."""
     runtime = Runtime.start(device=examined.device, precision="fp32", threads=1)
     clock, times = StepClock(runtime.device), StepTimes([], [])
 

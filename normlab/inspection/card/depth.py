@@ -1,4 +1,4 @@
-"""The question of a card about gradients and the first update in a deep model."""
+"""The question about gradients and the first update in a deep model."""
 
 from normlab.config.run_config import to_dict
 from normlab.findings.finding import AnswerTable, Finding

@@ -25,9 +25,10 @@ _UNSAFE = re.compile(r"[^\w.+-]")
 
 @dataclass(frozen=True)
 class ExaminedNorm:
-    """The norm that a card describes: its name, such as `bn-ghost=4`, and its overrides.
+    """The norm that a card describes.
 
-    The runs of the card are stored in `folder`.
+    `name` is the name of the card, such as `bn-ghost=4`, and `overrides` are the settings that
+    choose the norm and its placement. The card and its runs are stored in `folder`.
     """
 
     name: str
@@ -38,7 +39,7 @@ class ExaminedNorm:
 
     @property
     def sizes(self) -> CardScale:
-        """The sizes of the card's runs at its scale."""
+        """The sizes of the card's runs."""
         return SCALES[self.scale]
 
     def seeds(self, task: str) -> tuple[int, ...]:
@@ -50,7 +51,7 @@ class ExaminedNorm:
         return self.sizes.image_steps if task == "images" else self.sizes.steps
 
     def config(self, task: str, *more: str, seed: int = 1, reference: bool = False) -> "DictConfig":
-        """Return the config of a task's run with this norm, or with the reference (layer norm)."""
+        """Return the config of a run with this norm or, if `reference` is set, with layer norm."""
         norm = self._reference() if reference else self.overrides
         return compose(
             [
@@ -64,7 +65,7 @@ class ExaminedNorm:
         )
 
     def _reference(self) -> tuple[str, ...]:
-        """Return the overrides that replace this norm by the reference, in the same placement."""
+        """Return the overrides that choose layer norm, in the same placement."""
         placement = [word for word in self.overrides if word.startswith("placement")]
         return f"norm={REFERENCE}", *placement
 
@@ -78,7 +79,7 @@ class ExaminedNorm:
         return (*sizes.text, *NO_TESTS, "task.length_buckets=[]")
 
     def _training_settings(self, steps: int, seed: int) -> tuple[str, ...]:
-        """Return the overrides of training, which are the same for all tasks."""
+        """Return the overrides for training, which are the same for all tasks."""
         return (
             "precision=fp32",
             f"device={self.device}",
@@ -102,9 +103,10 @@ class ExaminedNorm:
 
 
 def examined_norm(arguments: Sequence[str], folder: Path) -> ExaminedNorm:
-    """Return the norm of a card from arguments such as `norm=bn placement=post scale=smoke`.
+    """Return the norm of a card, given arguments such as `norm=bn placement=post scale=smoke`.
 
-    Raises UserError for a key that cards fix, for an unknown scale, or if no norm is set.
+    The card's folder is below `folder`. Raises UserError for a key that is fixed for all cards, for
+    an unknown scale, or if no norm is set.
     """
     check_given_once(arguments)
     settings, chosen = {"scale": "small", "device": "cpu"}, list[str]()
@@ -133,7 +135,7 @@ def examined_norm(arguments: Sequence[str], folder: Path) -> ExaminedNorm:
 
 
 def trained_record(config: "DictConfig") -> RunRecord:
-    """Return the record of a run. If it has none, train the run first.
+    """Return the record of a run. If the run has no record yet, train it first.
 
     Raises KeyboardInterrupt if the run is interrupted.
     """

@@ -1,4 +1,4 @@
-"""Writes a report card and its runs' records to its folder, and publishes them."""
+"""Writes a report card and the records of its runs to the card's folder, and publishes them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def write_card(norm: ExaminedNorm, content: CardContent, published: Path) -> Path:
-    """Write a card and its page, and return the page's path.
+    """Write a card, its page and the records of its runs, and return the page's path.
 
-    The page compares the card with those in the same folder and in `published`.
+    The page compares the card with the cards next to it and with those in `published`.
     """
     page, records = norm.folder / PAGE_FILE, _records(norm)
     card = Card.of(content, records.values())
@@ -32,7 +32,7 @@ def write_card(norm: ExaminedNorm, content: CardContent, published: Path) -> Pat
 
 
 def published_card(norm: ExaminedNorm, results: Path) -> str | None:
-    """Return a line with the commits of the new card and of the published card with its name.
+    """Return a line with the commits of the published card with this name and of the new card.
 
     Returns None if no card with this name is published. Raises UserError if the folder `results`
     does not exist.
@@ -65,7 +65,7 @@ def publish_card(norm: ExaminedNorm, content: CardContent, results: Path) -> Pat
 
 
 def _records(norm: ExaminedNorm) -> "dict[Key, RunRecord | None]":
-    """Return the records of a card's short runs, by task and seed."""
+    """Return the records of a card's short runs, keyed by task and seed."""
     records: dict[Key, RunRecord | None] = {}
     for task in TASKS:
         for seed in norm.seeds(task):

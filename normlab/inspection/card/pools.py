@@ -1,4 +1,4 @@
-"""The question of a card about what its norm pools over."""
+"""The question about what a norm pools over."""
 
 from normlab.config.registry import options
 from normlab.config.run_config import to_dict
@@ -35,7 +35,7 @@ def pools(examined: ExaminedNorm) -> Finding:
 
 
 def _at_the_width_of_the_example(examined: ExaminedNorm) -> Norm:
-    """Return the norm of a card at a width of 4, with the settings that fit this width."""
+    """Return the card's norm at a width of 4, without settings that do not fit this width."""
     config = to_dict(examined.config("translation"))
     name = config["choices"]["norm"]
     example = example_norm(next(option for option in options("norm") if option.name == name))

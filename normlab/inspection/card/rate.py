@@ -1,4 +1,4 @@
-"""The question of a card about the largest learning rate that trains."""
+"""The question about the largest learning rate that trains."""
 
 from typing import NamedTuple
 
@@ -12,9 +12,12 @@ FIRST_RATE = 1e-3
 
 
 class RateTrial(NamedTuple):
-    """A run at one learning rate: whether it `trains`, its training loss, and how it ended.
+    """A short run at one learning rate.
 
-    The training loss is None if the run did not finish.
+    Attributes:
+        trains: whether the loss fell below the loss of word frequencies.
+        training_loss: the loss over the last tenth of the run; None if the run did not finish.
+        ended: how the run ended.
     """
 
     trains: bool
@@ -23,9 +26,9 @@ class RateTrial(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The trials by learning rate, and the largest rate that trains, or 0 if none does.
+    """The trials, keyed by learning rate, and the largest rate that trains (0 if none does).
 
-    `is_open` is whether no larger rate was tried, so that a larger one may also train.
+    If `is_open`, no larger rate was tried, so a larger one may also train.
     """
 
     trials: dict[float, RateTrial]
@@ -37,10 +40,10 @@ class Search(NamedTuple):
 def rate(examined: ExaminedNorm) -> Finding:
     """What is the largest learning rate that trains?
 
-    The learning rate of a short run is constant after a short warm-up. The first rate is 0.001. It
-    is doubled until a run does not train; if 0.001 itself does not train, it is halved until a run
-    does. A run trains if its training loss over the last tenth is below the loss of word
-    frequencies, which a model reaches by learning only its biases.
+    In each short run, the learning rate is constant after a short warm-up. The first rate is 0.001.
+    It is doubled until a run does not train or, if 0.001 does not train, halved until a run trains.
+    A run trains if its training loss over the last tenth is below the loss of word frequencies,
+    which a model reaches by learning only its biases.
     """
     search = largest_rate(examined)
     steps, largest = examined.sizes.rate_steps, search.largest
@@ -57,7 +60,7 @@ def rate(examined: ExaminedNorm) -> Finding:
 
 
 def largest_rate(examined: ExaminedNorm) -> Search:
-    """Double the rate until a run does not train, or halve it until a run trains."""
+    """Search for the largest learning rate that trains, as `rate` describes."""
     trials: dict[float, RateTrial] = {}
     rate, largest = FIRST_RATE, 0.0
     while rate not in trials and len(trials) < examined.sizes.most_rates:
@@ -76,7 +79,7 @@ def _in_words(search: Search, steps: int) -> str:
 
 
 def rate_trial(examined: ExaminedNorm, rate: float) -> RateTrial:
-    """Train a short run of the translation task at a learning rate."""
+    """Train a short run of the translation task at this learning rate."""
     steps = examined.sizes.rate_steps
     config = examined.config(
         "translation",

@@ -7,9 +7,14 @@ from dataclasses import dataclass
 class CardScale:
     """The sizes of a card's runs.
 
-    `text`, `images` and `translation` have the config overrides of runs on that data; `rate` has
-    those of the trials of learning rates, of which there are at most `most_rates`. `depth` is the
-    number of layers per stack of the deep model, and `rounds` the number of rounds of timing.
+    Attributes:
+        steps: number of updates in a short run; `image_steps` for images.
+        rate_steps: number of updates in the trial of a learning rate.
+        most_rates: the largest number of such trials.
+        depth: number of layers per stack in the deep model.
+        rounds: number of rounds of timing.
+        text, images, translation, rate: config overrides for runs on text, on images, for
+            translation, and for trials of learning rates.
     """
 
     seeds: tuple[int, ...] = (1,)

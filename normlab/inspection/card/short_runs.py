@@ -1,4 +1,4 @@
-"""The questions of a card about short training runs: how well do models learn with the norm?"""
+"""The questions about short training runs: how well do models learn with the norm?"""
 
 from collections.abc import Iterable, Mapping
 from statistics import fmean
@@ -20,7 +20,7 @@ from normlab.training.build import build_model, build_task
 def translation(examined: ExaminedNorm) -> Finding:
     """How well does a model learn to translate in a short run (task=toy)?
 
-    Published cards used an earlier built-in corpus; new cards use the current one.
+    Published cards used an earlier version of the built-in corpus; new cards use the current one.
     """
     return finding_on_runs(
         examined, "translation", {"test/nll": "toy nll", "test/bleu": "toy BLEU"}
@@ -43,9 +43,9 @@ def bert(examined: ExaminedNorm) -> Finding:
 def images(examined: ExaminedNorm) -> Finding:
     """How well does a residual network learn to classify images in a short run (task=digits)?
 
-    The norm follows each convolution of a small network. The network has no placement option, none
-    of the norm sites of text models, and no padding. The question does not apply to a norm that
-    fails in this network.
+    The norm follows each convolution of a small network, which has no placement, none of the other
+    norm sites of text models, and no padding. The question does not apply to a norm that fails in
+    this network.
     """
     if why_not := why_not_on_images(examined):
         return Finding.none(why_not)
@@ -69,14 +69,14 @@ def why_not_on_images(examined: ExaminedNorm) -> str:
 
 
 class ShortRun(NamedTuple):
-    """The record of a short run, and its validation losses by step."""
+    """The record of a short run, and its validation curve: pairs of a step and a loss."""
 
     record: RunRecord
     curve: list[tuple[float, float]]
 
 
 def short_runs(examined: ExaminedNorm, task: str) -> dict[str, ShortRun]:
-    """Train the short runs of a task, and return them by seed."""
+    """Train the short runs of a task, and return them keyed by seed."""
     runs: dict[str, ShortRun] = {}
     for seed in examined.seeds(task):
         config = examined.config(task, seed=seed)
@@ -108,7 +108,7 @@ def finding_on_runs(examined: ExaminedNorm, task: str, titles: Mapping[str, str]
 def values_of_runs(
     runs: Mapping[str, ShortRun], scores: Iterable[str], *, steps: int
 ) -> ShortRunValues:
-    """Return the scores, untrained baselines and curves of short runs with `steps` updates."""
+    """Return the scores, untrained baselines and curves of short runs of `steps` updates."""
     by_score: dict[str, dict[str, float]] = {name: {} for name in scores}
     higher_is_better, floors = dict[str, bool](), dict[str, float]()
     for seed, (record, _) in runs.items():

@@ -12,19 +12,19 @@ TENSOR = (
 SHAPE = (2, 3, 4)
 TENSOR_WIDTH = SHAPE[2]
 LAST_IS_PADDING = torch.tensor([[True, True, True], [True, True, False]])
-"""A mask of the tensor's real tokens in which the last token of the second sample is padding."""
+"""A mask of the tensor in which the last token of the second sample is padding."""
 
 WORDS_WITH_999 = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
 """Article 3's example "I love eat": three tokens with four features."""
 WORD_WIDTHS = (4, 16, 64, 256, 768)
-"""Widths to which article 3's words are extended."""
+"""The widths to which article 3's words are extended."""
 
 BATCH_OF_THREE = ("Hello", "I love AI", "The quick brown fox jumps")
 """Article 1's batch of three sentences."""
 
 PUPILS, SUBJECTS = ("Ming", "Hong", "Gang"), ("maths", "English", "physics")
 CLASS_MARKS = ((95.0, 60.0, 85.0), (75.0, 90.0, 60.0), (55.0, 75.0, 80.0))
-"""Marks of three pupils (rows) in three subjects, made up because the articles give none."""
+"""The marks of three pupils (rows) in three subjects, made up because the articles give none."""
 
 
 def example_tensor() -> Float[Tensor, "2 3 4"]:

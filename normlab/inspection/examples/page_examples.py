@@ -1,4 +1,4 @@
-"""Data for the interactive examples of the web page, and the axes that norms pool over."""
+"""The data of the interactive examples on the web page, and the axes that norms pool over."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +16,7 @@ from normlab.norms.make import make_norm
 from normlab.norms.rms import RMSNorm
 
 GROUPS = 2
-"""The number of groups of group norms; the default, eight, does not divide the few features."""
+"""The number of groups in group norms. The default, eight, does not divide so few features."""
 _WORD_FEATURES = (
     ((0.3, -1.2, 2.0, 0.5),),
     ((1.1, 0.4, -0.6, 2.2), (-0.8, 1.5, 0.9, -0.3), (2.4, -0.5, 0.2, 1.0)),
@@ -29,7 +29,7 @@ _WORD_FEATURES = (
 
 
 def page_examples() -> dict[str, Any]:
-    """Return the data of each interactive example by name, as plain values for JSON."""
+    """Return the data of each interactive example, keyed by name, as plain values for JSON."""
     every = ("bn", "ln", "in", "gn", "rms", "bn_position", "bn_sample", "seqn", "gn_sample")
     return {
         "tensor": {
@@ -54,12 +54,12 @@ def page_examples() -> dict[str, Any]:
 
 
 def norms_of_width(names: Iterable[str], width: int) -> dict[str, dict[str, Any]]:
-    """Return the values with which a script can compute each norm: axes, groups, mean and eps."""
+    """Return the axes, groups, centering and eps of each norm, from which a script computes it."""
     return {name: _in_json(norm_of_width(name, width)) for name in names}
 
 
 def norm_of_width(name: str, width: int, **values: Any) -> Norm:
-    """Return a new norm as on the page, in float64; `values` override its settings."""
+    """Return a new norm as on the page, in float64. `values` override its settings."""
     groups = {"groups": GROUPS} if name in ("gn", "gn_sample") else {}
     return make_norm(name, width, **groups, **values).double()
 

@@ -9,7 +9,7 @@ from normlab.norms.make import make_norm
 
 
 def of_class(option: Option) -> Section:
-    """Show what a norm does to the marks of a class: pupils are tokens, subjects are features."""
+    """Show what a norm does to the marks of a class. Pupils are tokens, and subjects features."""
     norm = make_norm(option.name, len(SUBJECTS)).double().train()
     result = run(norm, marks_of_a_class())[0]
     rows = [

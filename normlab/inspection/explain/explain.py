@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Explained:
-    """The sections that `normlab explain` shows about some norms. Printing them gives its text."""
+    """The sections that `normlab explain` shows about some names. `repr()` returns their text."""
 
     names: "Sequence[str]"
     sections: "Sequence[Section]"
@@ -34,9 +34,9 @@ def explain(
 ) -> Explained:
     """Return what `normlab explain` shows about these norms or, without names, an overview of all.
 
-    `explain("placement=pre", "post")` shows placements. `layout="images"` draws the values of
-    images that norms pool over, and `table="marks"` works through the marks of a class. The printed
-    text is as wide as the terminal. Raises UserError for an unknown name.
+    `explain("placement=pre", "post")` shows placements. With `layout="images"`, it draws which
+    values of images a norm pools over, and with `table="marks"`, it works through the marks of a
+    class. The printed text is as wide as the terminal. Raises UserError for an unknown name.
     """
     if are_placements(names):
         if layout != "text" or table is not None:
@@ -64,7 +64,7 @@ def explain(
 
 
 def are_placements(names: Sequence[str]) -> bool:
-    """Return whether names are placements. The first one says so, as in `placement=pre post`."""
+    """Return whether the names are placements, as in `placement=pre post`."""
     return bool(names) and names[0].startswith("placement=")
 
 

@@ -1,4 +1,4 @@
-"""`normlab explain NORM --layout images`: shows which values of N x C x H x W a norm pools."""
+"""`normlab explain NORM --layout images`: shows which of N x C x H x W values a norm pools."""
 
 from itertools import product
 
@@ -25,7 +25,7 @@ FIGURE = {
 
 
 def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
-    """Return which values affect the output at the first one, found by changing one at a time."""
+    """Return which values affect the first output, found by changing one at a time."""
     x = normal(IMAGES, PIXELS, CHANNELS, seed=7)
     before = run_copy(norm, x)
     cells = torch.zeros(x.shape, dtype=torch.bool)
@@ -36,7 +36,7 @@ def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
 
 
 def pooled_axes_in_words(cells: Bool[Tensor, "N P C"]) -> str:
-    """Return the axes that have several of the cells, such as `N, H, W` or `part of C, H, W`."""
+    """Return the axes along which cells differ, such as `N, H, W` or `part of C, H, W`."""
     grid = cells.unflatten(1, (HEIGHT, HEIGHT)).permute(0, 3, 1, 2)
     names = []
     for name, size, places in zip("NCHW", grid.shape, grid.nonzero().T, strict=True):
@@ -47,7 +47,7 @@ def pooled_axes_in_words(cells: Bool[Tensor, "N P C"]) -> str:
 
 
 def in_images(option: Option) -> Section:
-    """Draw which values share statistics with the first one, as one square per channel."""
+    """Draw which values share statistics with the first one, in one square per channel."""
     cells = pooled(example_norm(option).make())
     text = (
         f"Pools over {pooled_axes_in_words(cells)}: {int(cells.sum())} values. "
@@ -58,7 +58,7 @@ def in_images(option: Option) -> Section:
 
 
 def _drawing(cells: Bool[Tensor, "N P C"]) -> list[str]:
-    """Draw a square of pixels for each image and channel."""
+    """Return the lines of a drawing with a square of pixels for each image and channel."""
     lines = [" " * 10 + "".join(f"channel {c + 1}".ljust(12) for c in range(CHANNELS)).rstrip()]
     for n in range(IMAGES):
         for row in range(HEIGHT):

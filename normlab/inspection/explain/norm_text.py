@@ -1,4 +1,4 @@
-"""`normlab explain NORM`: describes what a norm pools and computes, from its worked example."""
+"""`normlab explain NORM`: describes what a norm pools and computes, using its worked example."""
 
 from collections.abc import Iterable, Sequence
 
@@ -34,7 +34,7 @@ _IN_WORDS: dict[Influence, str] = {
 
 
 def overview(shown: Sequence[Option]) -> Section:
-    """Return a table with one row for each of the options of `configs/norm`."""
+    """Return a table with one row for each option of `configs/norm`."""
     norms = {option.name: make_norm(option.name, FULL_WIDTH) for option in shown}
     rows = [
         (
@@ -83,7 +83,7 @@ def explanation(option: Option) -> OptionExplanation:
 
 
 def compared(explanations: Sequence[OptionExplanation]) -> Section:
-    """Return a table of what norms depend on and store, with one column for each norm."""
+    """Return a table of what norms depend on and what they store, with one column per norm."""
     columns = ("", *(each.name for each in explanations))
     names = explanations[0].properties
     rows = [(name, *(each.properties[name] for each in explanations)) for name in names]
@@ -92,12 +92,12 @@ def compared(explanations: Sequence[OptionExplanation]) -> Section:
 
 
 def influences_in_words(influences: Iterable[Influence]) -> str:
-    """Describe what an output depends on, such as `earlier tokens, other samples`."""
+    """Return the values that an output depends on, such as `earlier tokens, other samples`."""
     return ", ".join(_IN_WORDS[influence] for influence in influences) or "only its own value"
 
 
 def group_name(group: Iterable[CellIndex]) -> str:
-    """Describe the place of a group's cells, such as `sample 1, token 1` or `features 1-2`."""
+    """Return where a group's cells are, such as `sample 1, token 1` or `features 1-2`."""
     parts = []
     for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
         first, last = min(numbers) + 1, max(numbers) + 1
@@ -132,7 +132,7 @@ def _pooling(example: WorkedExample) -> str:
 
 
 def _formula(norm: Norm) -> str:
-    """Return the summary of the norm's class, and which weight and bias it learns."""
+    """Return the summary of the norm's class, and which of weight and bias are learned."""
     text = summary(type(norm))
     learned = dict(norm.named_parameters())
     if "weight" in learned:
@@ -143,7 +143,7 @@ def _formula(norm: Norm) -> str:
 
 
 def _drawing(group: WorkedGroup) -> list[str]:
-    """Draw the block, one grid per sample. The group's cells are in brackets, the first with *."""
+    """Return a drawing of the block, with the group's cells in brackets and its first cell as *."""
     samples, tokens, features = map(range, SHAPE)
 
     def line(label: str, parts: Sequence[str]) -> str:
@@ -165,7 +165,7 @@ def _drawing(group: WorkedGroup) -> list[str]:
 
 
 def _line(line: FittedLine | None) -> str:
-    """Format a straight line, such as `(x - 2.50) / 1.12`."""
+    """Format a straight line as `(x - 2.50) / 1.12`."""
     if line is None:
         return "no straight line of x"
     return f"(x {'+' if line.center < 0 else '-'} {abs(line.center):.2f}) / {line.divisor:.2f}"

@@ -1,8 +1,9 @@
 """`normlab explain placement=pre post`: shows how norms, sub-layers and additions are wired.
 
 The text is the summary of the placement's module, and the drawing is in its class. The order of the
-steps in a layer is found by experiment: a layer is run, and the input of each norm is compared with
-the layer's input and with the sub-layer's output. If it is neither, the norm follows the addition.
+steps is found by running a layer, and comparing the input of each norm with the input of the
+residual connection and with the sub-layer's output. If it is neither, the norm follows the
+addition.
 """
 
 import sys
@@ -32,7 +33,7 @@ _MARGIN = " " * 8  # before each line of a drawing
 
 
 def wiring(option: Option) -> OptionExplanation:
-    """Explain a placement: its drawing and equation, and the steps of an encoder layer."""
+    """Explain a placement: a sentence, its drawing, and the steps of an encoder layer."""
     node = option_settings("placement", option.name, "placement")
     placement = instantiate(node, "placement", Placement, dropout=0.0)
     drawing = indent(dedent(placement.drawing).strip("\n"), _MARGIN).splitlines()
@@ -49,7 +50,7 @@ def wiring(option: Option) -> OptionExplanation:
 
 
 def compared(explanations: Sequence[OptionExplanation]) -> Section:
-    """Return a table of the steps of placements, with one row for each placement."""
+    """Return a table of the steps of placements, with one row per placement."""
     columns = ("placement", *explanations[0].properties)
     rows = [(each.name, *each.properties.values()) for each in explanations]
     text = (
@@ -78,14 +79,14 @@ def steps_of_layer(placement: Placement, norms: Norms) -> list[str]:
 
 
 class SublayerPass(NamedTuple):
-    """The steps of a residual connection around a sub-layer, in order, and its output."""
+    """The steps of a residual connection around a sub-layer in order, and its output."""
 
     steps: list[str]
     output: Float[Tensor, "B P D"]
 
 
 def through_sublayer(residual: Residual, x: Float[Tensor, "B P D"], name: str) -> SublayerPass:
-    """Run a residual connection around the sub-layer `name` and note its steps."""
+    """Run a residual connection around the sub-layer `name`, and record its steps."""
     steps: list[str] = []
     branch_output: list[Tensor] = []
 

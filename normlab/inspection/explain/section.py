@@ -1,4 +1,4 @@
-"""The parts of an explanation that `normlab explain` prints."""
+"""What an explanation consists of: sections, and properties to compare."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Section(NamedTuple):
 
 
 class OptionExplanation(NamedTuple):
-    """The sections about a norm or a placement, and its properties by name, for a comparison."""
+    """The sections about a norm or a placement, and its properties, which are compared by name."""
 
     name: str
     sections: list[Section]

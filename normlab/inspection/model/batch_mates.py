@@ -1,4 +1,4 @@
-"""Measures how much a sentence depends on the rest of its batch, over sets of batch mates."""
+"""Measures how much a sentence's output varies with the other sentences in its batch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,14 +33,15 @@ def batch_mates(built: BuiltModel) -> Finding:
     """Does a sentence's output depend on the rest of its batch?
 
     One training sentence is batched with each of sixteen sets of 31 other sentences. At the real
-    positions of the sentence, with one value per set s:
+    positions of the sentence, with x_s and p_s the values for set s, and means over sets:
 
-        values     RMS over s of x_s - mean(x), divided by the RMS of x, for each stack's output x
+        values     RMS of x_s - mean(x), divided by the RMS of x, for each stack's output x
         attention  1/2 sum_keys |p_s - mean(p)|, the total variation distance of attention weights
-                   p from their mean over sets, averaged over sets, heads and the sentence's
-                   queries: the share of the attention that moves to other keys, from 0 to 1
+                   p from their mean, averaged over sets, heads and the sentence's queries: the
+                   share of the attention that moves to other keys, from 0 to 1
 
-    Both are measured with batch statistics, as in training, and as in evaluation, without dropout.
+    Both are measured with batch statistics, as in training, and with the statistics used in
+    evaluation, without dropout.
     """
     number = built.number("train")
     if number < 3:
@@ -75,14 +76,14 @@ class DrawnSets(NamedTuple):
 
 
 class SentenceOutputs(NamedTuple):
-    """The output of each stack (`values`) and the weights of each `attention` for a sentence."""
+    """A sentence's output in each stack (`values`), and its weights in each attention."""
 
     values: dict[str, Float[Tensor, "_ D"]]
     attention: dict[str, Float[Tensor, "H _ _"]]
 
 
 class ChangesOverSets(NamedTuple):
-    """How much the `values` of each stack and the weights of each `attention` vary over sets."""
+    """How much a sentence's output in each stack, and its attention weights, vary over sets."""
 
     values: dict[str, float]
     attention: dict[str, float]
@@ -104,7 +105,7 @@ def outputs_by_set(built: BuiltModel, drawn: DrawnSets, mode: Mode) -> list[Sent
 
 
 def changes_over_sets(by_set: Sequence[SentenceOutputs]) -> ChangesOverSets:
-    """Return the deviation of each output, and the total variation of each attention, over sets."""
+    """Return the deviation of each output and the total variation of each attention over sets."""
     values, attention = by_set[0]
     return ChangesOverSets(
         {name: deviation([each.values[name] for each in by_set]) for name in values},
@@ -113,7 +114,7 @@ def changes_over_sets(by_set: Sequence[SentenceOutputs]) -> ChangesOverSets:
 
 
 def _in_words(changes: Mapping[str, ChangesOverSets]) -> str:
-    """Describe how much values change in each mode, and attention too if values do."""
+    """Return as text how much values change in each mode and, if they do, attention."""
     texts = []
     for mode, (values, attention) in changes.items():
         most = max(values.values())
@@ -135,7 +136,7 @@ def _rows(training: ChangesOverSets, in_eval: ChangesOverSets) -> list[tuple[str
 
 
 def of_first(forward: RecordedPass) -> SentenceOutputs:
-    """Return the outputs and attention weights for the batch's first sentence."""
+    """Return the outputs and attention weights of the first sentence in the batch."""
     values = {name: end.all[0, end.valid[0]] for name, end in forward.outputs("stack").items()}
     attention = {
         name: attention_weights(each.query, each.key, each.visible)[:, each.real[0]]
@@ -149,7 +150,7 @@ def attention_weights(
     key: Float[Tensor, "B H S K"],
     visible: Bool[Tensor, "..."] | None,
 ) -> Float[Tensor, "H P S"]:
-    """Return softmax(q k' / sqrt(K)) for the first sentence; masked keys get weight 0."""
+    """Return softmax(q k' / sqrt(K)) for the first sentence. Masked keys have weight 0."""
     logits = query[0] @ key[0].transpose(-1, -2) / math.sqrt(query.shape[-1])
     if visible is not None:
         shown = visible.expand(*query.shape[:3], key.shape[2])[0]
@@ -158,9 +159,10 @@ def attention_weights(
 
 
 def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
-    """Return 1/2 sum |p - mean over sets of p|, averaged over sets and rows.
+    """Return 1/2 sum |p - mean(p)| with the mean over sets, averaged over sets and rows.
 
-    If sets differ in their number of keys, missing keys are padding with weight 0.
+    `weights` has the weights for each set. If sets differ in the number of keys, missing keys are
+    padding with weight 0.
     """
     longest = max(rows.shape[-1] for rows in weights)
     padded_rows = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]

@@ -1,4 +1,4 @@
-"""Builds the model of a config, or loads the model of a run, together with its task."""
+"""Builds the model of a config, or loads the model of a run, each with its task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from normlab.training.speed import runtime_of
 class BuiltModel:
     """A model at initialization or at the end of a run, with its task.
 
-    The model is in eval mode and computes in the dtype of its weights: float32, or float64 if the
-    config sets precision=fp64. `step` is 0 at initialization.
+    The model is in eval mode. It computes in the dtype of its weights, which is float32, or float64
+    if the config sets precision=fp64. At initialization, `step` is 0 and `run_id` is None.
     """
 
     config: dict[str, Any]
@@ -35,12 +35,12 @@ class BuiltModel:
 
     @property
     def seed(self) -> int:
-        """The seed of the run. It also seeds the random draws of questions."""
+        """The seed of the run, which also seeds the random draws of questions."""
         return int(self.config["seed"])
 
     @property
     def keeps_statistics(self) -> bool:
-        """Whether any norm uses running statistics in eval."""
+        """Whether any norm uses running statistics in eval mode."""
         return any(norm.eval_stats != "batch" for norm in running_norms(self.model))
 
     def number(self, split: str) -> int:
@@ -48,15 +48,15 @@ class BuiltModel:
         return len(self.task.lengths(split))
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
-        """Return a batch of examples on the device, at least a fraction `padding` of it padding."""
+        """Return a batch on the device. At least a share `padding` of its positions is padding."""
         return self.task.batch(split, indices, padding=padding).to(self.runtime.device)
 
     def losses(self, batch: Batch, model: nn.Module | None = None) -> dict[str, Tensor]:
-        """Return the summed losses of a batch, computed with `model` if it is passed."""
+        """Return the summed losses of a batch. If `model` is passed, it computes them."""
         return self.task.losses(model or self.model, batch)
 
     def generator(self, question: str) -> np.random.Generator:
-        """Return a random generator for one question, which other questions do not affect."""
+        """Return a random generator for a question, which other questions do not affect."""
         return np.random.default_rng([self.seed, *question.encode()])
 
 
@@ -66,7 +66,7 @@ def model_from_overrides(overrides: Sequence[str]) -> BuiltModel:
 
 
 def model_from_config(config: dict[str, Any]) -> BuiltModel:
-    """Return the model of a config, a plain dict, at initialization."""
+    """Return the model of a config at initialization. The config is a plain dict."""
     runtime, task = runtime_of(config), build_task(config)
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
     calibrate_model(config, model, task, runtime)
@@ -74,7 +74,10 @@ def model_from_config(config: dict[str, Any]) -> BuiltModel:
 
 
 def model_from_run(folder: Path, changes: list[str]) -> BuiltModel:
-    """Return the model of a finished run with the weights that were tested."""
+    """Return the model of a finished run, with the weights that the run tested.
+
+    `changes` are overrides of the run's config.
+    """
     run = load_run(folder, changes)
     run.runtime.set_torch()
     record = run.record

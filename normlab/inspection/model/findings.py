@@ -15,10 +15,10 @@ from normlab.training.runtime import torch_settings_kept
 
 @torch_settings_kept()
 def inspect_run(folder: Path | str, only: Sequence[str] | None = None) -> Findings:
-    """Return the findings of `normlab inspect RUN` on a finished run, by question.
+    """Return what `normlab inspect RUN` finds about a finished run, by question.
 
-    `only` names the questions to ask, by default all. No file is written. Raises UserError for a
-    damaged run, an unknown question, or an empty `only`.
+    `only` has the names of the questions to ask, by default all. No file is written. Raises
+    UserError for a damaged run, an unknown question, or an empty `only`.
     """
     chosen = _chosen(only)
     return _answers(model_from_run(Path(folder), []), chosen, by_name=only is not None)
@@ -26,10 +26,11 @@ def inspect_run(folder: Path | str, only: Sequence[str] | None = None) -> Findin
 
 @torch_settings_kept()
 def inspect_config(config: Mapping[str, Any], only: Sequence[str] | None = None) -> Findings:
-    """Return the findings of `normlab inspect key=value ...` on an untrained model, by question.
+    """Return what `normlab inspect key=value ...` finds about an untrained model, by question.
 
-    `config` is what `normlab.compose` returns. `only` names the questions to ask, by default all
-    that an untrained model can answer. Raises UserError for an unknown question or an empty `only`.
+    `config` is what `normlab.compose` returns. `only` has the names of the questions to ask, by
+    default all that do not need a trained model. Raises UserError for an unknown question or an
+    empty `only`.
     """
     if not isinstance(config, Mapping):
         raise UserError(
@@ -41,7 +42,7 @@ def inspect_config(config: Mapping[str, Any], only: Sequence[str] | None = None)
 
 
 def _chosen(only: Sequence[str] | None) -> list[Question]:
-    """Return the questions to ask. Raise UserError if one is unknown, or if `only` is empty."""
+    """Return the questions to ask. Raise UserError if one is unknown or if `only` is empty."""
     if only is None:
         return questions("model")
     if not only:
@@ -56,7 +57,8 @@ def _answers(built: BuiltModel, chosen: Sequence[Question], *, by_name: bool) ->
 def finding_on(question: Question, built: BuiltModel, *, by_name: bool) -> Finding:
     """Ask a question about a model, and return the answer.
 
-    A question about trained models is answered for an untrained one only if it is asked `by_name`.
+    If the question is about trained models, it does not apply to an untrained model, unless the
+    user asked it `by_name`.
     """
     if question.trained and not built.step and not by_name:
         return Finding.none("the model is untrained")

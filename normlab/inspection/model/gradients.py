@@ -26,12 +26,12 @@ _SECOND_WEIGHT = "feed_forward.fc2.weight"
 def gradients(built: BuiltModel) -> Finding:
     """How large is the gradient in each layer, with training statistics and no dropout?
 
-    This is the gradient of the training loss per token, on one batch of training text:
+    L is the training loss per token on one batch of training text:
 
         gradient norm of a layer   ||dL/dw||_2 over all parameters w of the layer
         growth of a stack          the last layer's gradient norm divided by the first layer's
 
-    An embedding that stacks share, or that is tied to the output layer, belongs to the layer in
+    An embedding that stacks share, or that is tied to the output layer, counts for the layer in
     which it first occurs.
 
     Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture", theorem 1,
@@ -63,10 +63,10 @@ def gradients(built: BuiltModel) -> Finding:
 
 
 class LayerGradients(NamedTuple):
-    """A batch's loss, and the norms of its gradients with respect to each layer and one weight.
+    """The loss of a batch, and the gradient norms of each layer and of one weight.
 
-    The weight is the last feed-forward layer's second weight; its gradient norm is None if there is
-    no feed-forward layer.
+    `last_second_weight` is the gradient norm of the last feed-forward layer's second weight, or
+    None if there is no feed-forward layer.
     """
 
     loss: float
@@ -75,7 +75,7 @@ class LayerGradients(NamedTuple):
 
 
 def layer_gradients(built: BuiltModel) -> LayerGradients:
-    """Return the gradients of the run's first batch. The model's own gradients are then None."""
+    """Return the gradients for the run's first batch. This sets the model's gradients to None."""
     model = built.model
     loss = backward(built, training_batch(built))
     by_layer = gradients_by_layer(model)
@@ -89,7 +89,7 @@ def layer_gradients(built: BuiltModel) -> LayerGradients:
 
 
 def backward(built: BuiltModel, batch: Batch) -> float:
-    """Return a batch's loss with training statistics, leaving its gradient in the parameters."""
+    """Return a batch's loss with batch statistics, and leave its gradient in the parameters."""
     with normalized_by(built.model, "batch"), torch.enable_grad():
         losses = built.losses(batch)
         loss = torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)]).sum()
@@ -115,8 +115,8 @@ def first_update(built: BuiltModel) -> dict[str, float]:
 
     This is RMS(x' - x) / RMS(x) over real tokens, where x and x' are a layer's output on one batch
     before and after the update. Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) track it
-    instead of the gradient: a model that moves too far in its first updates does not recover. A
-    copy of the model is updated.
+    instead of the gradient, because a model that moves too far in its first updates does not
+    recover. Only a copy of the model is updated.
     """
     batch = training_batch(built)
     updated = replace(built, model=copy.deepcopy(built.model))

@@ -24,14 +24,14 @@ def held_out_loss(built: BuiltModel) -> Callable[[], float]:
 
 
 def by_length(built: BuiltModel, indices: np.ndarray, *, size: int) -> list[Batch]:
-    """Return batches of held-out examples as in evaluation, the longest examples first."""
+    """Return held-out examples in batches of similar lengths, as in evaluation."""
     cut = eval_batches(built.task.lengths("valid")[indices], batch_size=size)
     return [built.batch("valid", indices[batch].tolist()) for batch in cut]
 
 
 @torch.no_grad()
 def loss_per_token(built: BuiltModel, batches: Iterable[Batch]) -> float:
-    """Return the loss per target token over all batches; several losses of a task are added."""
+    """Return the loss per target token over all batches. If a task has several losses, add them."""
     sums: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
     for batch in batches:
@@ -42,7 +42,7 @@ def loss_per_token(built: BuiltModel, batches: Iterable[Batch]) -> float:
 
 
 class ChangedLosses(NamedTuple):
-    """The loss of a model, and its loss after each of several changes, by the change's name."""
+    """The loss of a model, and its loss after each of several changes, keyed by the change."""
 
     plain: float
     changed: Mapping[str, float]
@@ -53,10 +53,10 @@ class ChangedLosses(NamedTuple):
         return {name: loss - self.plain for name, loss in self.changed.items()}
 
     def values(self) -> dict[str, Any]:
-        """Return the values of a finding."""
+        """Return the `values` of a finding."""
         return {"loss": self.plain, "rise": self.rises}
 
     def table(self, change: str) -> AnswerTable:
-        """Return a table with one row per change. `change` is the title of the changes' column."""
+        """Return a table with one row per change. `change` is the title of the first column."""
         rows = [(name, loss, self.rises[name]) for name, loss in self.changed.items()]
         return AnswerTable((change, "loss", "rise"), rows)

@@ -19,15 +19,15 @@ from normlab.probes.activations import MASSIVE, TIMES
 from normlab.probes.base import Probe
 
 TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32
-"""The fewest held-out tokens, tokens per feature, and examples to use."""
+"""The smallest numbers of held-out tokens, of tokens per feature, and of examples to use."""
 Places = Mapping[str, Mapping[str, float]]
-"""A probe's metrics, by place in the model and by name."""
+"""A probe's metrics, keyed by place in the model and then by name."""
 
 
 class ProbeAnswer(NamedTuple):
-    """The text of an answer, and the numbers to compare between runs, the most important one first.
+    """The text of an answer, and the numbers to compare between runs.
 
-    `worth_a_look` is whether some activations are so large that the verdict is `look`.
+    `board` has the most important number first. If `worth_a_look`, the verdict is `look`.
     """
 
     text: str
@@ -36,14 +36,14 @@ class ProbeAnswer(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """The most important number; None if the probe measured none."""
+        """The most important number, or None if there is no number."""
         return next(iter(self.board.values()), None)
 
 
 def finding_of_probe(
     built: BuiltModel, name: str, answer: Callable[[Places], ProbeAnswer]
 ) -> Finding:
-    """Run a batch of held-out examples with the named probe, and answer from its metrics.
+    """Run a batch of held-out examples with the probe `name`, and let `answer` judge its metrics.
 
     The model is in eval mode, and the batch is the same for all runs with the same data.
     """
@@ -74,7 +74,7 @@ def attached(probe: Probe, model: nn.Module) -> Iterator[None]:
 
 
 def _finding(answer: ProbeAnswer, places: Places, tokens: int) -> Finding:
-    """Return the finding, with a table of all metrics by place. `tokens` is how many were used."""
+    """Return the finding on a number of held-out tokens, with a table of all metrics by place."""
     names = list(dict.fromkeys(metric for of in places.values() for metric in of))
     rows = [(place, *map(of.get, names)) for place, of in places.items()]
     return Finding(
@@ -88,7 +88,7 @@ def _finding(answer: ProbeAnswer, places: Places, tokens: int) -> Finding:
 
 
 def held_out(built: BuiltModel) -> list[int]:
-    """Return the indices of held-out examples with enough tokens on each side, or all indices."""
+    """Return the indices of held-out examples with enough tokens on each side, or of all."""
     needed = max(TOKENS, PER_FEATURE * built.config["model"].get("dim", 0))
     lengths = built.task.lengths("valid")
     order = np.random.default_rng(0).permutation(len(lengths))

@@ -19,7 +19,7 @@ FORMAT = "normlab.inspect/2"
 
 
 def sheet(built: BuiltModel, answers: Mapping[str, Finding]) -> dict[str, Any]:
-    """Return the content of `inspect.json` as plain values."""
+    """Return the content of `inspect.json` for one model as plain values."""
     by_name = {each.name: each for each in questions("model")}
     return plain(
         {
@@ -49,8 +49,8 @@ def sheet(built: BuiltModel, answers: Mapping[str, Finding]) -> dict[str, Any]:
 class ComparedSheets(NamedTuple):
     """The content of `inspect.json` for several runs, and the columns of each question.
 
-    In the content, `rows` has the values of each experiment (mean, standard deviation and number of
-    seeds), and `runs` has the sheet of each run.
+    In the content, `rows` has the mean, the standard deviation and the number of seeds of each
+    column for each experiment, and `runs` has the sheet of each run, keyed by folder.
     """
 
     content: dict[str, Any]

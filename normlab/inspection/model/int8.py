@@ -34,9 +34,9 @@ def int8(built: BuiltModel) -> Finding:
         rise  loss(quantized) - loss, in nats per target token on the same held-out examples
 
     The weights (W8) and the inputs (A8) of the linear layers inside Transformer layers are
-    quantized, with one step per tensor. For an input, max |x| is taken over 16 training batches,
-    including padding. If a single value is 1000 standard deviations large, nearly all others are
-    rounded to 0.
+    quantized, with one step per tensor. For an input, max |x| is over 16 training batches,
+    including padding. If a single value is as large as 1000 standard deviations, nearly all other
+    values are rounded to 0.
     """
     linear_layers = [
         module
@@ -63,7 +63,7 @@ def int8(built: BuiltModel) -> Finding:
 
 
 def _feed(built: BuiltModel) -> None:
-    """Run the training batches that determine the ranges of inputs through the model."""
+    """Run the training batches that determine max |x| of the inputs."""
     for batch in islice(built.task.train_batches(Shard(0, 1), built.seed), CALIBRATION):
         built.losses(batch.to(built.runtime.device))
 
@@ -76,11 +76,11 @@ def quantized_losses(
     *,
     bits: int = 8,
 ) -> dict[str, float]:
-    """Return `loss()` with the layers' weights and inputs in `bits` bits: `W8A8`, `W8` and `A8`.
+    """Return `loss()` with both weights and inputs of the layers in `bits` bits, and with either.
 
-    Each layer has a `weight`, which is restored, and takes a tensor as its first argument. `feed`
-    runs the batches that determine the ranges of inputs. If it does not run a layer, the layer's
-    inputs are not quantized.
+    The keys are `W8A8`, `W8` and `A8` for 8 bits. Each layer has a `weight`, which is restored, and
+    takes a tensor as its first argument. `feed` runs the batches that determine the ranges of the
+    inputs. If it does not run a layer, the layer's inputs are not quantized.
     """
     ranges: dict[nn.Module, Tensor] = {}
 

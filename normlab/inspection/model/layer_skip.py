@@ -17,7 +17,7 @@ from normlab.inspection.model.held_out_loss import ChangedLosses, held_out_loss
 from normlab.models.seq2seq import Layer
 from normlab.probes.sites import modules_by_site
 
-UNUSED = 0.0  # a layer without which the loss does not rise may be unused
+UNUSED = 0.0  # the model may not use a layer without which the loss does not rise
 NO_LAYERS = Finding.none("the model has no Transformer layers")
 
 
@@ -27,8 +27,8 @@ def layer_skip(built: BuiltModel) -> Finding:
 
         rise  loss(layer replaced by the identity on the residual stream) - loss
 
-    in nats per target token, on the same held-out examples and without retraining. If a placement
-    has two residual streams, both skip the layer.
+    in nats per target token, on the same held-out examples, without retraining. If a placement has
+    two residual streams, both skip the layer.
     """
     if not (layers := modules_by_site(built.model, Layer)):
         return NO_LAYERS
@@ -51,7 +51,7 @@ def layer_skip(built: BuiltModel) -> Finding:
 def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -> dict[str, float]:
     """Return, for each layer, the value of `loss()` when the layer returns its first argument.
 
-    If the layer returns a tuple, the argument replaces only the first entry.
+    If the layer returns a tuple, the argument replaces only the tuple's first entry.
     """
     losses: dict[str, float] = {}
     for name, layer in layers.items():

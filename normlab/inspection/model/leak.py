@@ -1,4 +1,4 @@
-"""Differentiates the output at the first position by later positions and other sentences."""
+"""Differentiates the first position's output with respect to other positions and sentences."""
 
 import copy
 import math
@@ -33,16 +33,17 @@ def leak(built: BuiltModel) -> Finding:
     """Does the first position depend on later positions, or on other sentences of the batch?
 
     Let y_0 be a stack's output at position 0 of the first of eight sentences, and v a random
-    projection. v y_0 is differentiated with respect to the embedded tokens e of each stack, before
-    any norm of them (in a residual network, with respect to the pixels):
+    vector. v y_0 is differentiated with respect to the embedded tokens e of each stack, before any
+    norm of them (in a residual network, with respect to the pixels):
 
-        own     ||d(v y_0) / d e_0||, for the sentence's own first token, in the same stack
-        later   the same norm for its later tokens, divided by own, in the same stack
-        others  the same norm for other sentences, divided by own, over all stacks
+        own     ||d(v y_0) / d e_0||, for the sentence's first token, in the same stack
+        later   the same for the sentence's later tokens, divided by own, in the same stack
+        others  the same for other sentences, divided by own, over all stacks
 
-    These are Frobenius norms over real tokens, with batch statistics as in training and as in
-    evaluation, without dropout, on a copy of the model in float64. Without any dependence, the
-    value is exactly 0 or far below 1e-9, the smallest value that is called a leak.
+    These are Frobenius norms over real tokens, with batch statistics as in training, and with the
+    statistics used in evaluation. There is no dropout, and a copy of the model is in float64.
+    Without any dependence, the value is exactly 0 or far below 1e-9, the smallest value that is
+    called a leak.
 
     A decoder's attention is causal, so later positions can only leak in through its norms:
     statistics over positions, or over the whole batch, contain information about the tokens that
@@ -82,7 +83,7 @@ def leak(built: BuiltModel) -> Finding:
 
 
 class Derivatives(NamedTuple):
-    """The derivatives of the first output of a stack, as `leak` defines them.
+    """The derivatives of a stack's output at position 0, as `leak` defines them.
 
     `later` is None if the sentence has no later token.
     """
@@ -96,7 +97,7 @@ class Derivatives(NamedTuple):
         return {"own": self.own_token, "later": self.later, "others": self.others}
 
     def leaks(self, both_ways: bool) -> dict[str, float]:
-        """Return the derivatives that must be 0, without `later` if the stack attends both ways."""
+        """Return the derivatives that must be 0: `others` and, in a causal stack, `later`."""
         others = {"others": self.others}
         return others if both_ways else {"later": self.later or 0.0, **others}
 
@@ -104,7 +105,7 @@ class Derivatives(NamedTuple):
 def derivatives_by_mode(
     built: BuiltModel, sentences: list[int], seed: int
 ) -> dict[str, dict[str, Derivatives]]:
-    """Return the derivatives in each mode and for each stack, on a copy of the model in float64."""
+    """Return the derivatives, keyed by mode and stack, of a copy of the model in float64."""
     model = copy.deepcopy(built.model).double().requires_grad_(False)
     by_mode: dict[str, dict[str, Derivatives]] = {}
     for mode in MODES:
@@ -116,7 +117,7 @@ def derivatives_by_mode(
 
 
 def derivatives(stack: str, forward: RecordedPass, seed: int) -> Derivatives:
-    """Return the derivatives of the first output of a stack."""
+    """Return the derivatives of a stack's output at position 0. `seed` seeds the projection v."""
     values, valid = forward.outputs("stack")[stack]
     value = values[0, 0]
     generator = torch.Generator().manual_seed(seed)
@@ -141,7 +142,7 @@ def derivatives(stack: str, forward: RecordedPass, seed: int) -> Derivatives:
 
 
 class SlopeNorms(NamedTuple):
-    """The norms of a derivative for the first token, for later tokens, and for other sentences."""
+    """The norms of a derivative at the first token, at later tokens, and in other sentences."""
 
     own_token: float
     later: float
@@ -149,14 +150,14 @@ class SlopeNorms(NamedTuple):
 
 
 def _slope_norms(slope: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> SlopeNorms:
-    """Return the Frobenius norms, over real tokens, of a derivative for the input of a stack."""
+    """Return the Frobenius norms, over real tokens, of the derivative for a stack's input."""
     at_tokens = slope * real[..., None]
     parts = (at_tokens[0, 0], at_tokens[0, 1:], at_tokens[1:])
     return SlopeNorms(*(float(torch.linalg.vector_norm(part)) for part in parts))
 
 
 def _in_words(by_stack: Mapping[str, Derivatives], both_ways: Mapping[str, bool]) -> str:
-    """Describe what leaks into each stack, or that nothing leaks."""
+    """Return as text what leaks into each stack, or that nothing leaks."""
     texts: list[str] = []
     for stack, each in by_stack.items():
         leaks = each.leaks(both_ways[stack])

@@ -1,4 +1,4 @@
-"""Measures how a 999 that is injected into one token affects attention and other tokens."""
+"""Measures how a 999 injected into one token affects attention and other tokens."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,8 +17,8 @@ from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0
 SENTENCES = 8
-SATURATED = 0.99  # a row of attention weights is saturated if one of them is above this
-ALIVE = 0.5  # the largest share of saturated rows with which the softmax is called alive
+SATURATED = 0.99  # a row of attention is saturated if one of its weights is above this
+ALIVE = 0.5  # the softmax is called alive if at most this share of rows is saturated
 _WITH = {"as evaluated": "as evaluated", "of the batch": "with batch statistics"}
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
@@ -31,8 +31,8 @@ _COLUMNS = (
 def outlier(built: BuiltModel) -> Finding:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
-    999 is added to one feature of the first token of one held-out sentence, in the embedded tokens
-    of one stack at a time. This is compared with the unchanged batch:
+    999 is added to one feature of the first token in one held-out sentence of a batch, in the
+    embedded tokens of one stack at a time. The batch is compared with the unchanged one:
 
         attention   the largest logit, the smallest slope and the largest share of saturated rows
                     of any attention in the outlier's sentence, as `AttentionWeights` defines them
@@ -40,9 +40,9 @@ def outlier(built: BuiltModel) -> Finding:
                     (`own`) and at the tokens of other sentences (`others`)
 
     This is measured in eval mode and, if a norm uses running statistics, also with batch
-    statistics. At initialization such a norm is measured only with batch statistics, because its
-    running variance of 1 is not the variance of the data. The softmax is alive if at most half of
-    the sentence's rows are saturated in each attention.
+    statistics. At initialization, such a norm is measured only with batch statistics, because its
+    running variance of 1 is not the variance of the data. The softmax is alive if in each
+    attention, at most half of the sentence's rows are saturated.
     """
     effects = effects_by_statistics(built)
     if not effects:
@@ -61,7 +61,7 @@ def outlier(built: BuiltModel) -> Finding:
 
 
 def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
-    """Return the effect of the outlier for each kind of statistics.
+    """Return the effect of the outlier, keyed by the statistics in use.
 
     The result is empty if the model has no attention.
     """
@@ -88,7 +88,7 @@ def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
 
 
 class AttentionExtremes(NamedTuple):
-    """The values of attention nearest to saturation, as `AttentionWeights` defines them."""
+    """The most saturated values of several attentions, as `AttentionWeights` defines them."""
 
     largest: float
     slope: float
@@ -96,7 +96,7 @@ class AttentionExtremes(NamedTuple):
 
 
 class OutlierChange(NamedTuple):
-    """How much a stack's output changes at the sentence's other tokens, and in other sentences."""
+    """How much an output changes at the sentence's other tokens, and in other sentences."""
 
     same_sentence: float
     others: float
@@ -107,7 +107,7 @@ class OutlierChange(NamedTuple):
 
 
 class StackEffect(NamedTuple):
-    """The effect of an outlier in one stack: on attention, and on the output of each stack."""
+    """The effect of an outlier in one stack's input on attention and on each stack's output."""
 
     attention: AttentionExtremes
     moved: Mapping[str, OutlierChange]
@@ -119,24 +119,24 @@ class StackEffect(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The effect of an outlier: attention without it, and its effect in each stack."""
+    """The effect of an outlier in each stack, and attention without an outlier."""
 
     unchanged: AttentionExtremes
     by_stack: Mapping[str, StackEffect]
 
     @property
     def saturated(self) -> float:
-        """The largest share of saturated rows, over the stacks that get the outlier."""
+        """The largest share of saturated rows, whichever stack gets the outlier."""
         return max(each.attention.saturated for each in self.by_stack.values())
 
     @property
     def alive(self) -> bool:
-        """Whether the softmax stays alive with the outlier in any stack."""
+        """Whether the softmax stays alive, whichever stack gets the outlier."""
         return self.saturated <= ALIVE
 
     @property
     def largest_change(self) -> OutlierChange:
-        """How much an outlier in the input of a stack changes the output of that stack at most."""
+        """The largest change of a stack's output by an outlier in the same stack's input."""
         changes = [each.moved[stack] for stack, each in self.by_stack.items()]
         return OutlierChange(max(x.same_sentence for x in changes), max(x.others for x in changes))
 
@@ -156,7 +156,7 @@ class Effect(NamedTuple):
 
 
 def _in_words(effect: Effect) -> str:
-    """Describe whether the softmax stays alive, and how much the outputs change."""
+    """Return as text whether the softmax stays alive, and how much the outputs change."""
     alive = "the softmax stays alive" if effect.alive else "attention saturates"
     change = effect.largest_change
     return (
@@ -167,7 +167,7 @@ def _in_words(effect: Effect) -> str:
 
 
 def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-    """Add the outlier to `x`, the input of the stack `name`, if it is the chosen `stack`."""
+    """Add the outlier to `x`, the input of the stack `name`, if `name` is `stack`."""
     added = torch.zeros_like(x)
     added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
     return x + added

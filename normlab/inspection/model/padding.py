@@ -1,4 +1,4 @@
-"""Measures how increasing shares of padding affect the output of real tokens."""
+"""Measures how much padding changes the outputs of real tokens."""
 
 import math
 import sys
@@ -38,7 +38,8 @@ def padding(built: BuiltModel) -> Finding:
 
         moved = RMS(x_p - x_0) / RMS(x_0)
 
-    This is measured with batch statistics, as in training, and in eval mode.
+    This is measured with batch statistics, as in training, and with the statistics used in
+    evaluation.
     """
     if not built.task.padded:
         return Finding.none("the batches of this task have no padding")
@@ -78,10 +79,10 @@ def padding(built: BuiltModel) -> Finding:
 
 
 class PaddedSentences(NamedTuple):
-    """The indices of sentences with the same lengths, and the shares of padding to add to them.
+    """Sentences of the same lengths, and the shares of padding to add to them.
 
-    `longest` is the largest length on any side, and `mean_lengths` has the mean length on each
-    side (source and target).
+    `sentences` are indices. `longest` is the largest length on any side (source or target), and
+    `mean_lengths` has the mean length on each side.
     """
 
     sentences: list[int]
@@ -91,7 +92,7 @@ class PaddedSentences(NamedTuple):
 
 
 def draw_sentences(built: BuiltModel, positions: int) -> PaddedSentences:
-    """Draw training sentences of the same lengths, with the shares of padding that fit."""
+    """Draw training sentences of the same lengths, and choose the shares of padding that fit."""
     lengths = built.task.lengths("train")
     picked = same_lengths(
         lengths,
@@ -106,7 +107,7 @@ def draw_sentences(built: BuiltModel, positions: int) -> PaddedSentences:
 def changes_by_share(
     built: BuiltModel, padded: PaddedSentences, mode: Mode
 ) -> dict[str, list[float]]:
-    """Return how much each stack's output at each share differs from that at the lowest share."""
+    """Return how far each stack's output moves from the lowest share of padding to each share."""
     batches = [built.batch("train", padded.sentences, padding=share) for share in padded.shares]
     passes = [record(built, batch, mode).outputs("stack") for batch in batches]
     return {
@@ -116,7 +117,7 @@ def changes_by_share(
 
 
 def supported_positions(model: nn.Module) -> int:
-    """Return how many positions the stacks of a model and the tables of its norms support."""
+    """Return how many positions the stacks of a model, and the tables of its norms, support."""
     limits = [stack.max_positions for stack in stacks(model).values()]
     rows = [len(norm.running_moments()[0]) for norm in running_norms(model)]
     table_sizes = [number for number in rows if number > 1]
@@ -129,7 +130,7 @@ def same_lengths(
     """Return the indices of at most 32 examples with the most common combination of lengths.
 
     `lengths` has the length of each example on each side. Combinations with a length above
-    `longest` are skipped unless there are no others.
+    `longest` are skipped, unless all have one.
     """
     kinds, kind, counts = np.unique(lengths, axis=0, return_inverse=True, return_counts=True)
     fitting = kinds.max(1) <= max(longest, kinds.max(1).min())

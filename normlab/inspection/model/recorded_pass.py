@@ -1,7 +1,4 @@
-"""Records passes of normlab's models, and measures how much values change between passes.
-
-No other file in `normlab.inspection` registers hooks on the modules of these models.
-"""
+"""Records forward passes of normlab's models, and measures how much values differ in them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,14 +21,14 @@ from normlab.probes.sites import modules_by_site, real_values
 from normlab.tasks.base import Batch
 
 Mode = Literal["training", "eval"]
-"""Which statistics norms use: each batch's own, as in training, or as in evaluation."""
+"""Which statistics norms use: each batch's own (`training`), or those used in evaluation."""
 MODES: tuple[Mode, Mode] = ("training", "eval")
 ROUNDING = 1e-5
-"""The largest relative change that float32 rounding can cause in a model of tens of layers."""
+"""The largest relative change that float32 rounding causes in a model with tens of layers."""
 
 
 class MaskedValues(NamedTuple):
-    """The activations of a batch, and a mask of its real positions."""
+    """The activations of a batch, and the mask of its real positions."""
 
     all: Float[Tensor, "B P D"]
     valid: Bool[Tensor, "B P"]
@@ -52,7 +49,7 @@ class AttentionInputs(NamedTuple):
 
 
 class RecordedCall(NamedTuple):
-    """The arguments and the result of a module's call."""
+    """The arguments and the output of one call of a module."""
 
     args: tuple[Any, ...]
     output: Any
@@ -61,8 +58,8 @@ class RecordedCall(NamedTuple):
 class RecordedPass:
     """The calls of modules in one forward pass of a batch, in order.
 
-    `calls` has the calls by the kind and the name of the module. If `recording` makes the inputs of
-    stacks leaves, `entered` has the arguments of each stack's entry module.
+    `calls` has the calls, keyed by the kind and then the name of the module. If `recording` makes
+    the inputs of stacks leaves, `entered` has the arguments of each stack's entry module.
     """
 
     def __init__(self) -> None:
@@ -70,7 +67,7 @@ class RecordedPass:
         self.entered: dict[str, tuple[Any, ...]] = {}
 
     def outputs(self, kind: str) -> dict[str, MaskedValues]:
-        """Return the output of each `stack` (`encoder`), or of each `layer` (`encoder.0`)."""
+        """Return the output of each `stack`, such as `encoder`, or `layer`, such as `encoder.0`."""
         last_calls = {name: calls[-1] for name, calls in self.calls[kind].items()}
         return {
             name: MaskedValues(*real_values(call.output, call.args))
@@ -79,9 +76,9 @@ class RecordedPass:
 
     @property
     def attentions(self) -> dict[str, AttentionInputs]:
-        """The inputs of each attention.
+        """The inputs of each attention, keyed by its name.
 
-        The mask of real queries is taken from the residual connection around it.
+        The mask of real queries comes from the residual connection around the attention.
         """
         inputs: dict[str, AttentionInputs] = {}
         for name, calls in self.calls["attention"].items():
@@ -115,8 +112,8 @@ def recording(
     """Record the inputs and outputs of a model's modules during a forward pass.
 
     `enter` is called with the name of a stack and the input of its first layer, and returns the
-    input to use instead. `leaves` makes the input of each stack a leaf of the autograd graph,
-    before any norm of the embedded tokens, because that norm may leak too.
+    input to use instead. With `leaves`, the input of each stack is a leaf of the autograd graph,
+    even before any norm of the embedded tokens, because that norm may also leak.
     """
     forward = RecordedPass()
     with ExitStack() as hooks:
@@ -150,22 +147,22 @@ def recording(
 
 
 def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
-    """Return the RMS of the deviation from the mean over sets, divided by the RMS of all values."""
+    """Return the RMS of deviations from the mean over sets, relative to the RMS of all values."""
     together = torch.stack(list(values)).double()
     return ratio(rms(together - together.mean(0)), rms(together))
 
 
 def amount_in_words(share: float) -> str:
-    """Describe a relative change: `by 12.3 %`, or `not at all`."""
+    """Return a relative change as text: `by 12.3 %`, or `not at all`."""
     if share < ROUNDING:
         return f"not at all{' (rounding)' if share else ''}"
     return f"by {percent(share)}"
 
 
 def verdict_by_mode(most: Mapping[str, float], limit: float) -> Verdict:
-    """Return `broken` if outputs depend on something in eval, `look` if only in training.
+    """Return `broken` if a dependence exceeds the limit in eval, `look` if only in training.
 
-    If a norm pools over the batch, the dependence in training is by design.
+    If a norm pools over the batch, a dependence in training is by design.
     """
     training, in_eval = (most[mode] >= limit for mode in MODES)
     return "broken" if in_eval else "look" if training else "fine"

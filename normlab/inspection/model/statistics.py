@@ -19,19 +19,21 @@ from normlab.tasks.base import Batch
 SENTENCES = 256
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-_LEAST_GAP = 1e-3  # nats per token; for a smaller gap, the share `closed` is not computed
+_LEAST_GAP = 1e-3  # nats per token; `closed` is not computed for a smaller gap
 
 
 @question("statistics", of="model", trained=True)
 def statistics(built: BuiltModel) -> Finding:
     """How much higher is the loss with running statistics than with each batch's own?
 
-    The loss per target token is computed with the same weights and on the same held-out text with
+    The loss per target token is computed on the same held-out text, with the same weights, and with
 
         running        running statistics, as in evaluation: averages over past training batches
-        batch          batch statistics, as in training: those of each batch of 32 sentences
+        batch          batch statistics, as in training, of each batch of 32 sentences
         recalibrated   the pooled moments of some training batches under the final weights
                        ("precise BN", Wu and Johnson 2021)
+
+    From these losses,
 
         gap      loss(running) - loss(batch), in nats per token
         closed   the share that recalibration closes, 1 - (loss(recalibrated) - loss(batch)) / gap
@@ -84,7 +86,7 @@ def _without_running_statistics(sentences: int, loss: float) -> Finding:
 
 
 class TrainEvalGap(NamedTuple):
-    """The size of the gap and the share of it that is `closed`, as `statistics` defines them.
+    """The size of the gap and the share that recalibration closes, as `statistics` defines them.
 
     `closed` is None if the gap is too small.
     """
@@ -129,7 +131,7 @@ def losses_by_statistics(
 
 
 def _feed(built: BuiltModel) -> None:
-    """Run at most 32 training batches or about 40,000 tokens through the model."""
+    """Run training batches through the model, until 32 batches or 40,000 tokens are reached."""
     tokens, batches = 0, built.task.train_batches(Shard(0, 1), built.seed)
     for batch in islice(batches, RECALIBRATION_BATCHES):
         built.losses(batch.to(built.runtime.device))

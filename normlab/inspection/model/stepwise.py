@@ -29,15 +29,15 @@ def stepwise(built: BuiltModel) -> Finding:
 
     Each held-out sentence is a batch. The model gets the true tokens: first all positions together,
     as in training, and then one position at a time, as in generation. With l and l' the log
-    probabilities of a true token in nats, for the whole sentence and stepwise:
+    probability of a true token in nats, whole and stepwise:
 
         difference   mean and largest |l - l'| over the tokens
         changed      share of positions where the most likely next token differs
         loss         mean of -l (whole) and of -l' (stepwise), without label smoothing
 
     This is measured in eval mode and, if a norm uses running statistics, also with batch
-    statistics. These pool over the tokens of the call, so a token depends on the rest of its
-    sentence if the whole sentence is processed at once, but not if it is processed step by step.
+    statistics. These pool over the tokens of a call, so a token depends on the rest of its sentence
+    if the whole sentence is processed at once, but not if it is processed step by step.
     """
     permuted = built.generator("stepwise").permutation(built.number("valid"))
     sentences = np.sort(permuted[:DECODED]).tolist()
@@ -64,11 +64,14 @@ def stepwise(built: BuiltModel) -> Finding:
 
 
 class StepwiseDifference(NamedTuple):
-    """How stepwise decoding of some tokens differs from processing whole sentences.
+    """How stepwise decoding differs from processing whole sentences.
 
-    `mean` and `largest` are differences of log probabilities, `changed` is the share of positions
-    whose most likely next token differs, and `rounding` is the largest difference that rounding can
-    cause.
+    Attributes:
+        tokens: the number of tokens.
+        whole_loss, stepwise_loss: the losses, in nats per token.
+        mean, largest: the mean and the largest difference of log probabilities, in nats.
+        changed: the share of positions whose most likely next token differs.
+        rounding: the largest difference that rounding can cause.
     """
 
     tokens: int
@@ -99,7 +102,7 @@ class StepwiseDifference(NamedTuple):
 def differences_by_statistics(
     built: BuiltModel, sentences: list[int]
 ) -> dict[str, StepwiseDifference]:
-    """Return the differences in eval and, if a norm keeps statistics, with batch statistics.
+    """Return the differences in eval and, if a norm uses running ones, with batch statistics.
 
     The result is empty if the task does not generate text.
     """
@@ -129,7 +132,7 @@ def _in_words(difference: StepwiseDifference) -> str:
 def differences(
     whole: Float[Tensor, "N V"], stepwise: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
 ) -> StepwiseDifference:
-    """Compare whole and stepwise logits for the same targets."""
+    """Compare the logits of whole sentences with stepwise logits for the same targets."""
     first, second = (log_probabilities(logits.double(), targets) for logits in (whole, stepwise))
     difference = (first - second).abs()
     return StepwiseDifference(
@@ -144,7 +147,7 @@ def differences(
 
 
 def _compare(built: BuiltModel, indices: Sequence[int]) -> StepwiseDifference | None:
-    """Compare sentences, each in a batch of its own; None if the task does not generate text."""
+    """Compare sentences, each in its own batch. Return None if the task generates no text."""
     each = []
     for index in indices:
         batch: Any = built.batch("valid", [index])  # has `tgt_out` if the task generates text

@@ -11,13 +11,13 @@ from normlab.inspection.norm.norm_calls import call, fixed_seed, normal
 from normlab.norms.base import Norm
 from normlab.norms.model_norms import ModelNorms
 
-STEPS = 12  # steps of a run, which are enough for all phases of a norm to end
+STEPS = 12  # length of a run in which all phases of a norm end
 VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
-"""A mask of the real tokens in four sequences."""
+"""The mask of the real tokens in four sequences of 6, 2, 4 and 5 tokens."""
 
 
 class BareNorm:
-    """A norm, new or trained, in float64. Each method returns a new copy."""
+    """A norm in float64, new or trained. Each call returns a copy."""
 
     width = 64
 
@@ -40,21 +40,21 @@ class BareNorm:
         return copy.deepcopy(self._trained[steps])
 
     def tokens(self, seed: int = 0) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """Return four sequences of 2 to 6 tokens, padded to 6, and a mask of the real tokens."""
+        """Return four sequences, padded to six tokens, and the mask `VALID` of the real tokens."""
         return self.values(*VALID.shape, seed=seed), VALID.clone()
 
     def values(self, *shape: int, seed: int = 0) -> Float[Tensor, "B P D"]:
-        """Return normally distributed values with mean 2 and standard deviation 3."""
+        """Return normally distributed values with a mean of 2 and a standard deviation of 3."""
         return normal(*shape, self.width, seed=seed)
 
 
 def varied_loss(y: Tensor) -> Tensor:
-    """Return a loss that, unlike a sum, normalization cannot make constant."""
+    """Return a loss that normalization does not make constant, as it does the sum."""
     return (y * y.detach().cos()).sum()
 
 
 def train_step(norm: Norm, number: int) -> tuple[Tensor, Tensor]:
-    """Train on one batch. Return the output and the gradient of the input, at real tokens."""
+    """Train on one batch. Return the outputs and the input's gradients, both at real tokens."""
     norms = ModelNorms(nn.Sequential(norm))
     norms.begin_step(number, STEPS)
     x = normal(*VALID.shape, norm.dim, seed=number).requires_grad_()

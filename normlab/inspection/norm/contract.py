@@ -1,8 +1,8 @@
 """The norm contract: what the rest of the package assumes about every norm.
 
 `normlab norm check` asks these questions, and the tests ask them about every option of
-`configs/norm`. `contract_measures.py` measures; this file says what must be true, and what to do if
-it is not.
+`configs/norm`. `contract_measures.py` measures, and this file says what must be true and what to do
+if it is not.
 """
 
 import inspect
@@ -26,11 +26,11 @@ _SETTLED = 0.01
 
 
 class Broken(Exception):
-    """A violation of the norm contract; its message says what is wrong and how to fix it."""
+    """A violation of the norm contract. The message says what is wrong and how to fix it."""
 
 
 def require(holds: object, otherwise: str) -> None:
-    """Raise Broken with the message `otherwise` unless `holds`."""
+    """Raise `Broken` with the message `otherwise` unless `holds` is true."""
     if not holds:
         raise Broken(otherwise)
 
@@ -38,7 +38,7 @@ def require(holds: object, otherwise: str) -> None:
 def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
     """Yield the name and the finding of each question of the contract.
 
-    The finding is `broken` if the question raises Broken or any other error.
+    The finding is `broken` if the question raises `Broken` or any other error.
     """
     file = inspect.getfile(type(norm.new()))
     for each in questions("norm"):
@@ -164,9 +164,9 @@ def gradient(norm: BareNorm) -> str:
 def formula(norm: BareNorm) -> str | Finding:
     """Is the norm's `formula` used both in training and in eval?
 
-    With momentum 1, the running statistics are those of the batch, so eval repeats the output of
-    training. If a norm trains with a different formula, eval repeats it after enough steps on one
-    batch. If the formula is replaced, both outputs must change.
+    With momentum 1, the running statistics equal the batch's, so the output in eval must equal the
+    output in training. A norm that trains with a different formula must get there after enough
+    steps on one batch. If the formula is replaced, both outputs must change.
     """
     kind = type(norm.new())
     if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
@@ -197,7 +197,7 @@ def formula(norm: BareNorm) -> str | Finding:
         return f"{runs}, or a kernel that equals it where both were compared"
     return (
         f"{runs}; its kernel in normlab/norms/fast.py computes a different one and is not used; "
-        "for speed, change the kernel, too"
+        "for speed, also change the kernel"
     )
 
 

@@ -1,4 +1,4 @@
-"""Measures a norm for the questions of the contract; `contract.py` says what must be true.
+"""Measures a norm for the questions of the contract. `contract.py` says what must be true.
 
 The iterators measure one case at a time, so that nothing more is measured after a violation.
 """
@@ -34,7 +34,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 class Output(NamedTuple):
-    """What a new norm returns for an input of some shape `[B, P, D]`."""
+    """The output of a new norm for an input of shape `input_shape`, `[B, P, D]`."""
 
     input_shape: torch.Size
     shape: torch.Size
@@ -43,7 +43,7 @@ class Output(NamedTuple):
 
 
 def outputs_by_shape(norm: BareNorm) -> Iterator[Output]:
-    """Yield what a new norm returns for a batch, for one sequence, and for single tokens."""
+    """Yield the output of a new norm for a batch, for one sequence, and for single tokens."""
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
@@ -52,14 +52,14 @@ def outputs_by_shape(norm: BareNorm) -> Iterator[Output]:
 
 
 def finite_for_constants(norm: BareNorm) -> Iterator[tuple[float, bool]]:
-    """Yield values, each with whether the output is finite if all inputs have this value."""
+    """Yield values, and for each whether the output is finite if all inputs have this value."""
     for value, training in product((0.0, 3.0), (True, False)):
         x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
         yield value, bool(call(norm.new().train(training), x).isfinite().all())
 
 
 def output_dtypes(norm: BareNorm) -> Iterator[tuple[torch.dtype, torch.dtype]]:
-    """Yield dtypes of an input, each with the dtype of the output."""
+    """Yield dtypes of the input, each with the dtype of the output."""
     x, valid = norm.tokens()
     for dtype in DTYPES:
         bare = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
@@ -67,17 +67,17 @@ def output_dtypes(norm: BareNorm) -> Iterator[tuple[torch.dtype, torch.dtype]]:
 
 
 class UnderBf16(NamedTuple):
-    """Whether statistics are accurate under bf16, and the tables that are not in float32."""
+    """Whether statistics are accurate under bf16, and the names of tables not in float32."""
 
     accurate: bool
     other_tables: list[str]
 
 
 def under_bf16(norm: BareNorm) -> UnderBf16:
-    """Compare the outputs for the same values near 300 in bf16 and in float32.
+    """Compare the outputs under bf16 and in float32 for the same values near 300.
 
-    Near 300, bf16 values are 2 apart, which is too coarse for statistics of values with a standard
-    deviation of 3.
+    Near 300, numbers in bf16 are 2 apart, which is too coarse for the statistics of values with a
+    standard deviation of 3.
     """
     x, valid = norm.tokens()
     bare, exact = norm.new(torch.float32), norm.new(torch.float32)
@@ -90,7 +90,7 @@ def under_bf16(norm: BareNorm) -> UnderBf16:
 
 
 def affecting_axes(norm: BareNorm) -> set[str]:
-    """Return the axes along which an output depends on other values, before or after training."""
+    """Return the axes along which outputs depend on other values, before or after training."""
     norms = (norm.new(), norm.trained())
     return {
         AXIS_OF[influence]
@@ -100,9 +100,9 @@ def affecting_axes(norm: BareNorm) -> set[str]:
 
 
 class PaddingChange(NamedTuple):
-    """What padding changes in one mode: outputs, gradients or statistics of real tokens.
+    """What padding changes in a mode (outputs, gradients or statistics of real tokens).
 
-    `leaked` is whether padding gets a gradient.
+    `leaked` is whether a gradient flows into padding.
     """
 
     mode: str
@@ -111,7 +111,7 @@ class PaddingChange(NamedTuple):
 
 
 def changes_by_padding(norm: BareNorm) -> Iterator[PaddingChange]:
-    """Yield what padding changes in training and in eval, for increasing amounts of padding."""
+    """Yield what padding changes, for increasing amounts of padding in each mode."""
     x = norm.values(4, 5)
     real = torch.ones(4, 5, dtype=torch.bool)
     for bare, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
@@ -128,14 +128,14 @@ def changes_by_padding(norm: BareNorm) -> Iterator[PaddingChange]:
 
 
 class InEval(NamedTuple):
-    """Whether the output for a sequence in eval changes if it is alone, or fed token by token."""
+    """Whether a sequence's output in eval changes if it is alone, or is fed token by token."""
 
     alone: bool
     token_by_token: bool
 
 
 def dependence_on_others_in_eval(norm: BareNorm) -> InEval:
-    """Compare the output for a batch in eval with single sequences and with single tokens."""
+    """Compare the outputs for a batch in eval with those for single sequences and tokens."""
     bare = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
     whole = run_copy(bare, x, valid)[valid]
@@ -146,7 +146,7 @@ def dependence_on_others_in_eval(norm: BareNorm) -> InEval:
 
 
 def gradients_by_name(norm: BareNorm) -> dict[str, Tensor | None]:
-    """Return the gradients of the input and of all parameters, by name."""
+    """Return the gradients of the input and of all parameters, keyed by name."""
     bare = norm.new()
     x, valid = norm.tokens()
     varied_loss(call(bare, x.requires_grad_(), valid)[valid]).backward()
@@ -173,9 +173,9 @@ class BothModes(NamedTuple):
 
 
 def outputs_in_both_modes(norm: BareNorm, x: Tensor, *, doubled: str | None = None) -> BothModes:
-    """Return the outputs with momentum 1, so that the running statistics are those of the batch.
+    """Return the outputs with momentum 1, for which the running statistics equal the batch's.
 
-    If `doubled` names a method, that method returns twice its value.
+    If `doubled` is the name of a method, the method returns twice its value.
     """
     bare = norm.new()
     if bare.ramps:
@@ -192,7 +192,7 @@ def outputs_in_both_modes(norm: BareNorm, x: Tensor, *, doubled: str | None = No
 
 
 def settled_outputs(norm: BareNorm, x: Tensor) -> BothModes:
-    """Return the outputs after many steps at the end of a run on this batch."""
+    """Return the outputs after many steps on this batch, all of them as at the end of a run."""
     bare = norm.new()
     _use_biased_variance(bare)
     norms = ModelNorms(nn.Sequential(bare))
@@ -207,20 +207,20 @@ def settled_outputs(norm: BareNorm, x: Tensor) -> BothModes:
 
 def _use_biased_variance(norm: Norm) -> None:
     if isinstance(norm, BatchNorm):
-        norm.unbiased = False  # a batch is normalized by its biased variance
+        norm.unbiased = False  # a batch is normalized with its biased variance
 
 
 class FormulaUse(NamedTuple):
-    """Whether a norm uses its formula in training, and whether it does in eval."""
+    """Whether a norm uses its formula in training, and whether it uses it in eval."""
 
     training: bool
     eval: bool
 
 
 def formula_use(norm: BareNorm, x: Tensor) -> FormulaUse:
-    """Return in which modes the output changes if the norm's formula does.
+    """Return in which modes the output changes if the norm's formula changes.
 
-    A norm with running statistics may use its `training_formula` in training.
+    In training, a norm with running statistics may use its `training_formula` instead.
     """
     plain = outputs_in_both_modes(norm, x)
     other = outputs_in_both_modes(norm, x, doubled="formula")
@@ -240,11 +240,13 @@ def changed_by_eval(norm: BareNorm) -> list[str]:
 
 
 class Resumed(NamedTuple):
-    """How a norm that was saved after a step and loaded differs from the one that was saved.
+    """How a loaded norm differs from the norm that was saved.
 
-    `step` is the first later step whose output or gradient differs, or None if none does. `tensors`
-    are the entries of the state dict that differ after three more steps, and `in_eval` is whether
-    the output in eval then differs.
+    Attributes:
+        saved_after: the step after which the norm was saved.
+        step: the first later step whose output or gradient differs; None if none differs.
+        tensors: the entries of the state dict that differ after three more steps.
+        in_eval: whether the output in eval differs after these steps.
     """
 
     saved_after: int
@@ -254,7 +256,7 @@ class Resumed(NamedTuple):
 
 
 def resumed(norm: BareNorm) -> Iterator[Resumed]:
-    """Yield the differences for norms that were saved early and late in a run."""
+    """Yield the differences for a norm saved early in a run, and for one saved late in a run."""
     for stop in (3, STEPS - 3):
         saved, loaded = norm.trained(stop), norm.new()
         loaded.load_state_dict(copy.deepcopy(saved.state_dict()))
@@ -273,9 +275,12 @@ def resumed(norm: BareNorm) -> Iterator[Resumed]:
 
 
 class StatisticsEffects(NamedTuple):
-    """The names of the tensors that change in a pass with batch statistics, and in recalibration.
+    """The names of the tensors that change when running statistics are bypassed and recalibrated.
 
-    `not_restored` are those that are still changed after the end of recalibration.
+    Attributes:
+        by_bypass: the tensors changed by a pass with batch statistics.
+        by_recalibration: the tensors changed during recalibration.
+        not_restored: the tensors still changed after recalibration.
     """
 
     by_bypass: list[str]
@@ -301,7 +306,7 @@ def effects_on_statistics(norm: BareNorm) -> StatisticsEffects:
 
 
 def _state(norm: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the tensors in the norm's state dict."""
+    """Return copies of the tensors in a norm's state dict."""
     saved = norm.state_dict().items()
     return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
 

@@ -12,15 +12,15 @@ from normlab.norms.make import make_norm
 from normlab.norms.ramp import Clock
 
 HALF_WAY, LONG_RUN = 500, 1000
-"""The step, and the length of the run, at which `explain` shows a norm that pools only later."""
+"""The step and the run's length at which `explain` shows a norm that does not pool at first."""
 
 
 @dataclass(frozen=True)
 class ExampleNorm:
     """An option of `configs/norm` at a width of 4.
 
-    `settings` are the values in its config, and `changed` are those that were replaced to fit the
-    width. The norm is shown at `step` of a run of 1000 steps, or outside a run if `step` is 0.
+    `settings` are the values in its config, and `changed` are the values that replace some of them
+    to fit the width. The norm is at `step` of a run of 1000 steps, or outside a run if `step` is 0.
     """
 
     option: Option
@@ -29,7 +29,7 @@ class ExampleNorm:
     step: int = 0
 
     def make(self, **values: Any) -> Norm:
-        """Return a new norm in training mode; `values` override its config."""
+        """Return a new norm in training mode. `values` override its settings."""
         with fixed_seed():
             norm = make_norm(self.option.name, TENSOR_WIDTH, **{**self.changed, **values})
         norm = norm.double().train()
@@ -41,10 +41,9 @@ class ExampleNorm:
 def example_norm(option: Option) -> ExampleNorm:
     """Return an option's norm at a width of 4.
 
-    If the norm does not accept that width (8 groups of group norm do not divide it), one integer
-    setting is replaced by the first value that fits. Half the width is tried first, because group
-    norm with one feature per group would erase all values. If nothing fits, the error of the norm
-    is raised.
+    If the norm does not accept that width, as with group norm's 8 groups, one integer setting is
+    replaced by the first value that fits. Half the width is tried first, because group norm with
+    one feature per group would erase all values. If nothing fits, the norm's error is raised.
     """
     node = option_settings("norm", option.name, "norm")
     settings = {name: value for name, value in node.items() if not name.startswith("_")}

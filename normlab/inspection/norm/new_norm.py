@@ -64,9 +64,9 @@ class NormFiles(NamedTuple):
 
 
 def write_norm(name: str, folder: Path | None) -> NormFiles:
-    """Write the module and the config of a norm that divides by the root mean square.
+    """Write the module and the config of a new norm, which divides by the root mean square.
 
-    They are written to a folder or, without one, into this checkout of normlab. Returns their
+    They are written to `folder` or, if it is None, into this checkout of normlab. Returns their
     paths. Raises UserError if the name cannot be used for a norm, or if it is already taken.
     """
     if not _NAME.fullmatch(name) or name in _WORDS:
@@ -75,7 +75,7 @@ def write_norm(name: str, folder: Path | None) -> NormFiles:
             f"{name!r:.60} cannot be the name of a norm; choose {rule} of Python or YAML"
         )
     if folder is not None:
-        (folder / "norm").mkdir(parents=True, exist_ok=True)  # NORMLAB_PATH may name it already
+        (folder / "norm").mkdir(parents=True, exist_ok=True)  # NORMLAB_PATH may already list it
     files = files_of_norm(name, folder)
     for path in (*files, path_of("norm", name)):  # the last path is in another folder
         if path is not None and path.exists():
@@ -91,7 +91,7 @@ def write_norm(name: str, folder: Path | None) -> NormFiles:
 
 
 def files_of_norm(name: str, folder: Path | None) -> NormFiles:
-    """Return the paths of a norm's files, in a folder or in a checkout of normlab."""
+    """Return the paths of a norm's files in `folder` or, if it is None, in this checkout."""
     if folder is not None:
         return NormFiles(folder / f"{name}.py", folder / "norm" / f"{name}.yaml")
     module = Path(__file__).resolve().parents[2] / "norms" / f"{name}.py"
@@ -99,5 +99,5 @@ def files_of_norm(name: str, folder: Path | None) -> NormFiles:
 
 
 def at_checkout() -> bool:
-    """Return whether the current folder is the root of the checkout that this code is from."""
+    """Return whether the current folder is the root of the checkout that this code runs from."""
     return not folders.INSTALLED and Path.cwd() == folders.CONFIG_DIR.parent

@@ -12,7 +12,7 @@ from normlab.norms.base import Norm
 from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens
 
-_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand of each change to an input
+_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # a x + b for each change of an input x
 _ROUNDING = 1e-9  # far above the effect of summation order in float64
 
 
@@ -28,33 +28,33 @@ def fixed_seed() -> Iterator[None]:
 
 
 def normal(*shape: int, seed: int) -> Tensor:
-    """Return normally distributed values with mean 2 and standard deviation 3, in float64."""
+    """Return normal float64 values with a mean of 2 and a standard deviation of 3."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64) * 3 + 2
 
 
 def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:
-    """Return the output of a norm, with the same random draws in each call.
+    """Return a norm's output, with the same random draws in each call.
 
-    All tokens are real if `valid` is None.
+    If `valid` is None, all tokens are real.
     """
     with fixed_seed():
         return norm(x, Tokens(all_real(x) if valid is None else valid, start=start))
 
 
 def all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
-    """Return a mask without padding."""
+    """Return a mask of all tokens of `x`."""
     return torch.ones(x.shape[:2], dtype=torch.bool)
 
 
 def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the output of a norm without a gradient. In training mode, statistics are updated."""
+    """Return a norm's output, without a gradient. In training mode, statistics are updated."""
     with torch.no_grad():
         return call(norm, x.clone(), valid)
 
 
 def run_copy(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the output of a copy of a norm, so that the norm itself is not changed."""
+    """Return the output of a copy of the norm, which leaves the norm itself unchanged."""
     return run(copy.deepcopy(norm), x, valid)
 
 
@@ -67,7 +67,7 @@ def trained_on(norm: Norm, *batches: Tensor) -> Norm:
 
 
 def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the outputs if positions are fed one at a time, as in decoding."""
+    """Return the outputs when positions are fed one at a time, as in decoding."""
     real = all_real(x) if valid is None else valid
     with torch.no_grad():
         steps = range(x.shape[1])
@@ -75,7 +75,7 @@ def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
 
 
 def affected(norm: Norm, x: Tensor, place: tuple[int, ...], before: Tensor) -> Tensor:
-    """Return which outputs change, even in the last bit, if the input at `place` changes.
+    """Return a mask of the outputs that change if the input at `place` does, even by one bit.
 
     `before` is the output for the unchanged input.
     """
@@ -88,11 +88,11 @@ def affected(norm: Norm, x: Tensor, place: tuple[int, ...], before: Tensor) -> T
 
 
 def differ(before: Tensor, after: Tensor) -> bool:
-    """Return whether two results differ by more than rounding, or whether one is not finite."""
+    """Return whether two results differ by more than rounding, or are not finite."""
     limit = _ROUNDING * (1 + before.abs().max())
     return not bool((before - after).abs().max() <= limit)
 
 
 def running_tables(norm: Norm) -> dict[str, Tensor]:
-    """Return the buffers of running statistics by name, not copied; {} if there are none."""
+    """Return the norm's tables of running statistics, keyed by name. They are not copies."""
     return norm.tables if isinstance(norm, RunningNorm) else {}

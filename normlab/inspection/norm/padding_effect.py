@@ -1,4 +1,4 @@
-"""Measures how padding affects a norm outside any model: outputs, gradients and statistics."""
+"""Measures what padding changes in a norm: outputs, gradients and statistics."""
 
 import copy
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from normlab.norms.tokens import Tokens
 
 
 class Padded(NamedTuple):
-    """The outputs and gradients at real tokens, all statistics, and the gradient at padding."""
+    """The outputs and gradients at real tokens, all statistics, and the gradients at padding."""
 
     outputs: Float[Tensor, "real D"]
     gradients: Float[Tensor, "real D"]
@@ -32,9 +32,10 @@ def with_padding(
     rows: int = 0,
     value: float = 0.0,
 ) -> Padded:
-    """Run a copy of a norm with more columns and rows of padding, and all padding set to `value`.
+    """Run a copy of a norm on `x` with added padding, and with all padding set to `value`.
 
-    If `valid` is None, all tokens are real and the norm gets no mask, as for images.
+    `columns` positions and `rows` sequences of padding are added. If `valid` is None, all tokens
+    are real, and the norm gets no mask, as for images.
     """
     other, real = copy.deepcopy(norm), all_real(x) if valid is None else valid
     filled = x.masked_fill(~real[..., None], value)
@@ -51,7 +52,7 @@ def with_padding(
 
 
 def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> bool:
-    """Return whether the values or the amount of padding change the outputs of real tokens."""
+    """Return whether the values or the amount of padding change the outputs at real tokens."""
     plain = with_padding(norm, x, valid)
     filled = with_padding(norm, x, valid, value=100.0)
     more = with_padding(norm, x, valid, columns=2, rows=1)

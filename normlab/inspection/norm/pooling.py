@@ -1,7 +1,7 @@
 """Finds what a norm pools over and depends on, by changing one input value at a time.
 
-A block has samples x tokens x features. A cell is one of its values; its `CellIndex` counts from 0.
-A `Dependence` says for each output cell which input cells it depends on.
+A block has samples x tokens x features. A cell is one of its values, at a `CellIndex`. A
+`Dependence` says for each output cell which input cells it depends on.
 """
 
 from collections.abc import Set
@@ -19,10 +19,10 @@ from normlab.norms.base import Norm
 from normlab.norms.moments import Axis
 
 CellIndex = tuple[int, int, int]
-"""`(sample, token, feature)`."""
+"""The indices `(sample, token, feature)` of a cell."""
 Dependence = Bool[Tensor, "S T F s t f"]
 Influence = Literal["own token", "earlier tokens", "later tokens", "other samples"]
-"""Values that an output may depend on besides the input at its own place."""
+"""Values that an output may depend on, besides the input in the same cell."""
 
 AXIS_OF: dict[Influence, Axis] = {
     "own token": "feature",
@@ -30,14 +30,15 @@ AXIS_OF: dict[Influence, Axis] = {
     "later tokens": "position",
     "other samples": "batch",
 }
-"""The axis that a norm pools over if its outputs depend on these values."""
+"""The axis that a norm pools over if its outputs depend on such values."""
 
 
 def dependence(norm: Norm, *, features: int | None = None) -> Dependence:
-    """Return which input cells affect each output cell, even in its last bit.
+    """Return which input cells affect each output cell, even if only in its last bit.
 
-    Inputs are changed one by one, without relying on what the norm declares, so the result also
-    shows how group norm splits features. If `features` is set, only the first ones are changed.
+    Inputs are changed one at a time, regardless of the axes that the norm declares, so the result
+    also shows how group norm splits features. If `features` is set, only that many features are
+    changed, from the first on.
     """
     x = normal(*SHAPE[:2], norm.dim, seed=7)
     before = run_copy(norm, x)
@@ -53,7 +54,7 @@ def dependence_in_eval(norm: Norm) -> Dependence:
 
 
 def influences(cells: Dependence) -> list[Influence]:
-    """Return which other values the outputs depend on."""
+    """Return the kinds of values that any output depends on."""
     sample, token, feature, from_sample, from_token, from_feature = cells.nonzero().T
     same = sample == from_sample
     depends: dict[Influence, Tensor] = {
@@ -66,16 +67,16 @@ def influences(cells: Dependence) -> list[Influence]:
 
 
 def by_axes(pools: Set[str]) -> Dependence:
-    """Return which cells share statistics: those that differ only along the pooled axes."""
+    """Return which cells share statistics, because they differ only along the pooled axes."""
     sizes = zip(AXES, SHAPE, strict=True)
     same = [torch.ones(n, n) if axis in pools else torch.eye(n) for axis, n in sizes]
     return torch.einsum("Ss,Tt,Ff->STFstf", *same).bool()
 
 
 def pooled_cells(norm: Norm, dependences: Dependence) -> Dependence:
-    """Return which cells of a cell's declared group actually affect its output, for each cell.
+    """Return, for each cell, the cells of its declared group that actually affect its output.
 
-    If no other cell affects it, because the norm uses running statistics, the group is returned.
+    If no other cell affects it, because the norm uses running statistics, return the whole group.
     """
     group = by_axes(norm.pools)
     part = group & (dependences | by_axes(frozenset()))
@@ -84,6 +85,6 @@ def pooled_cells(norm: Norm, dependences: Dependence) -> Dependence:
 
 
 def distinct_groups(cells: Dependence) -> list[list[CellIndex]]:
-    """Return the distinct groups of cells, ordered by their first cells; each group is sorted."""
+    """Return the distinct groups of cells in order of their first cell. Each group is sorted."""
     rows = [tuple(map(tuple, row.nonzero().tolist())) for row in cells.flatten(0, 2)]
     return [list(row) for row in dict.fromkeys(rows)]

@@ -1,8 +1,8 @@
 """Measures what a norm computes on the articles' tensor: groups, statistics and stored values.
 
 The statistics of a group are computed twice: directly, as the mean and variance of its values, and
-from the output of the module. Within a group, the output is a linear function of the input: the
-input at which it is 0 is the center that the norm subtracts, and its inverse slope is the divisor.
+from the norm's output. Within a group, the output is a linear function of the input. The input at
+which it is 0 is the center that the norm subtracts, and the inverse of its slope is the divisor.
 """
 
 import math
@@ -30,7 +30,7 @@ from normlab.inspection.norm.pooling import (
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 
-FULL_WIDTH = 512  # the width for which parameters and buffers are counted
+FULL_WIDTH = 512  # the width at which parameters and buffers are counted
 _CLOSE = 1e-6
 
 
@@ -45,8 +45,8 @@ class FittedLine(NamedTuple):
 class WorkedGroup:
     """Cells that share statistics, with their values and the mean and variance of the values.
 
-    `line` is what a new norm computes from the values in training, and `line_in_eval` what it
-    computes in eval after this single batch. They are None if the output is not a straight line.
+    `line` is the function that a new norm applies to the values in training, and `line_in_eval` the
+    one in eval, after training on this batch only. It is None if it is not a straight line.
     """
 
     cells: list[CellIndex]
@@ -58,19 +58,24 @@ class WorkedGroup:
 
 
 class Stored(NamedTuple):
-    """The parameters of a norm, and the buffers that it saves, by name."""
+    """The parameters of a norm, and the buffers that are saved with it, keyed by name."""
 
     parameters: Mapping[str, Tensor]
     buffers: Mapping[str, Tensor]
 
 
 class WorkedExample(NamedTuple):
-    """What was measured of a norm: its groups on the articles' tensor, and what it depends on.
+    """What was measured of a norm on the articles' tensor.
 
-    `cells` says which cells share statistics. An output depends on `influences` in training, and on
-    `influences_in_eval` in eval. `pooled_padding` has the values of the setting `padding` with
-    which padding changes the outputs of real tokens, or an empty string if it does so in a norm
-    without this setting. `stored` has its parameters and saved buffers at full width.
+    Attributes:
+        shown: the option and the settings of the norm.
+        cells: which cells share statistics.
+        groups: the distinct groups of such cells.
+        influences: the values that outputs depend on in training.
+        influences_in_eval: the values that outputs depend on in eval.
+        pooled_padding: the values of the setting `padding` with which padding changes the outputs
+            of real tokens. It is [""] if padding changes them in a norm without this setting.
+        stored: the norm's parameters and saved buffers at full width.
     """
 
     shown: ExampleNorm
@@ -91,7 +96,7 @@ def worked_example(option: Option) -> WorkedExample:
     shown = example_norm(option)
     norm = shown.make()
     dependences = dependence(norm)
-    if norm.ramps and "other samples" not in influences(dependences):  # it does not pool at first
+    if norm.ramps and "other samples" not in influences(dependences):  # pools only later
         shown = replace(shown, step=HALF_WAY)
         norm = shown.make()
         dependences = dependence(norm)
@@ -109,7 +114,7 @@ def worked_example(option: Option) -> WorkedExample:
 
 
 def settings_that_pool_padding(shown: ExampleNorm, norm: Norm) -> list[str]:
-    """Return the values of `padding` with which padding changes the outputs of real tokens.
+    """Return the values of the setting `padding` with which padding changes real tokens' outputs.
 
     For a norm without this setting, the value is "".
     """
@@ -122,13 +127,13 @@ def settings_that_pool_padding(shown: ExampleNorm, norm: Norm) -> list[str]:
 
 
 def stored(norm: Norm) -> Stored:
-    """Return the parameters of a norm and the buffers that it saves."""
+    """Return the parameters of a norm, and the buffers that are saved with it."""
     buffers = {name: x for name, x in norm.named_buffers() if name in norm.state_dict()}
     return Stored(dict(norm.named_parameters()), buffers)
 
 
 def worked_groups(norm: Norm, cells: Dependence) -> list[WorkedGroup]:
-    """Run the articles' tensor through a new norm, and return the distinct groups of its cells."""
+    """Return the distinct groups of cells, with what a new norm computes from their values."""
     x = example_tensor()
     y, y_in_eval = run_copy(norm, x), run(trained_on(norm, x), x)
     worked = []
@@ -144,7 +149,7 @@ def worked_groups(norm: Norm, cells: Dependence) -> list[WorkedGroup]:
 
 
 def line_through(xs: Sequence[float], ys: Sequence[float]) -> FittedLine | None:
-    """Return the straight line through all points; None if they are not on a line."""
+    """Return the straight line through all points, or None if there is none."""
     low, high = xs.index(min(xs)), xs.index(max(xs))
     if xs[low] == xs[high] or ys[low] == ys[high]:
         return None
