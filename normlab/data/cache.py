@@ -26,7 +26,8 @@ _LARGE, _SETTLED = 2**24, 5.0  # minimum size (bytes) and age (s) of a file whos
 _MOST_NAMED = 100  # if data are read from more files, a single checksum stands for all of them
 MAX_BYTES = 4 * 2**30  # maximum size of an unpacked file or archive
 _OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable: it also stops the Hub's downloads
-_READ_IT = ("huggingface_hub.constants", "datasets.config")  # modules that read it on import
+# Modules that read `_OFFLINE` only when they are imported.
+_OFFLINE_READERS = ("huggingface_hub.constants", "datasets.config")
 
 
 def cache_root() -> Path:
@@ -151,7 +152,7 @@ def is_whole(entry: Path) -> bool:
 def offline() -> Iterator[None]:
     """Refuse downloads in this context, even by libraries that already read HF_HUB_OFFLINE."""
     before = os.environ.get(_OFFLINE)
-    loaded = [sys.modules[name] for name in _READ_IT if name in sys.modules]
+    loaded = [sys.modules[name] for name in _OFFLINE_READERS if name in sys.modules]
     flags = [getattr(module, _OFFLINE) for module in loaded]
     os.environ[_OFFLINE] = "1"
     for module in loaded:

@@ -10,7 +10,7 @@ from jaxtyping import Int, UInt8
 
 from normlab.data.bundled import read_bundled
 from normlab.data.example_random import random_numbers
-from normlab.data.labelled import Labelled, LabelledSource, parted
+from normlab.data.labelled import Labelled, LabelledSource, stratified_split
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Digits(ImageSource):
     def published(self) -> Mapping[str, Images]:
         data = read_bundled("digits")
         pixels = np.rint(data.features.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
-        test, train = parted(Images(pixels, data.labels), 1 / 6, seed=1)
+        test, train = stratified_split(Images(pixels, data.labels), 1 / 6, seed=1)
         return {"train": train, "test": test}
 
 

@@ -78,15 +78,15 @@ class LabelledSource(DataSource, Generic[Examples]):
                 f"task.source.valid_size={self.valid_size}: there are {len(train)} training "
                 f"{self.unit}; hold out at least 1, and keep at least 1 per class for training"
             )
-        valid, train = parted(train, self.valid_size / len(train), seed=0)
+        valid, train = stratified_split(train, self.valid_size / len(train), seed=0)
         if self.train_size is not None:
             if self.train_size > len(train):
                 raise UserError(f"task.source.train_size={self.train_size} exceeds {len(train)}")
-            train, _ = parted(train, self.train_size / len(train), seed=self.train_size)
+            train, _ = stratified_split(train, self.train_size / len(train), seed=self.train_size)
         return {"train": train, "valid": valid, "test": published["test"]}
 
 
-def parted(examples: Examples, share: float, *, seed: int) -> tuple[Examples, Examples]:
+def stratified_split(examples: Examples, share: float, *, seed: int) -> tuple[Examples, Examples]:
     """Split examples at random into a fraction `share` of each class, and the rest."""
     rng = np.random.default_rng([seed, len(examples)])
     picked = [

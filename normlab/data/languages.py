@@ -72,7 +72,7 @@ def language_of(code: str, key: str) -> Language:
     if tag is None or code.lower() in _NO_LANGUAGE:
         raise UserError(
             f"{key}={code} is not a language code: use a code of ISO 639, such as de, "
-            f"zh or sr_Latn{_meant(code)}"
+            f"zh or sr_Latn{_language_hint(code)}"
         )
     return Language(str(tag.language), str(tag.script))
 
@@ -97,7 +97,7 @@ def check_script(lines: Sequence[str], language: Language, name: str) -> None:
         )
 
 
-def _meant(code: str) -> str:
+def _language_hint(code: str) -> str:
     """Return a hint for the error if the code is a country code, such as `cn` instead of `zh`."""
     if not re.fullmatch("[A-Za-z]{2}", code):
         return ""

@@ -136,7 +136,7 @@ def _build_pairs(
     for split, text in texts.items():
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
         numbers = filled + 1 if split == "train" else np.arange(1, len(text) + 1)
-        short_enough = _not_long(split, pairs.lengths, numbers, max_length)
+        short_enough = _within_max_length(split, pairs.lengths, numbers, max_length)
         pairs = EncodedPairs(pairs.source.select(short_enough), pairs.target.select(short_enough))
         repeated = sum(pair in trained for pair in zip(text.source, text.target, strict=True))
         by_split[split] = {
@@ -190,7 +190,9 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
 
 
-def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int) -> np.ndarray:
+def _within_max_length(
+    split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int
+) -> np.ndarray:
     """Return the indices of the pairs that have at most `max_length` tokens on each side.
 
     `lines` (int64 [pairs]) are the pairs' line numbers in their files. Raises UserError if a pair

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 from normlab.data.bundled import read_bundled
-from normlab.data.labelled import Labelled, LabelledSource, parted
+from normlab.data.labelled import Labelled, LabelledSource, stratified_split
 
 _LABELS = {"wine": "wine (13 features)", "cancer": "breast cancer (30 features)"}
 _ORIGINS = {"wine": "UCI, Wine", "cancer": "UCI, Breast Cancer Wisconsin (Diagnostic)"}
@@ -61,5 +61,5 @@ class BundledTable(TableSource):
 
     def published(self) -> Mapping[str, FeatureTable]:
         data = read_bundled(self.name)
-        test, train = parted(FeatureTable(data.features, data.labels), 1 / 3, seed=1)
+        test, train = stratified_split(FeatureTable(data.features, data.labels), 1 / 3, seed=1)
         return {"train": train, "test": test}

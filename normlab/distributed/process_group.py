@@ -88,7 +88,7 @@ def shutdown() -> None:
 
 
 @contextmanager
-def lost_ranks_named() -> Iterator[None]:
+def lost_ranks_reported() -> Iterator[None]:
     """Turn a transport error caused by a lost rank into a one-line UserError."""
     try:
         yield

@@ -57,7 +57,7 @@ def execute(run: RunFolder) -> RunRecord:
     task = build_task(config)
     check_scores(config, task)
     with ExitStack() as stack:
-        stack.enter_context(process_group.lost_ranks_named())
+        stack.enter_context(process_group.lost_ranks_reported())
         stack.callback(process_group.shutdown)
         process_group.initialize(timeout_minutes=config["observe"]["rank_timeout"])
         runtime = Runtime.start(
