@@ -13,7 +13,6 @@ Here, a model's task, stacks and norms are known. So questions use the task's ex
 are answered for each stack, and also ask about batch statistics. `normlab.any_model` knows only a
 module and a batch. It asks whether outputs depend on padding, other examples or later positions,
 and searches for the module at fault. From it come only `skip` and `quantized`, which change any
-model, and `loss_rise` with its limit, so that both packages judge running statistics alike.
-`normlab.claim_checks` decides claims with the measurements
-of `norm/` and `model/`.
+model, and `loss_rise` with its limit, so that both packages judge running statistics in the same
+way. `normlab.claim_checks` decides claims with the measurements of `norm/` and `model/`.
 """

@@ -99,7 +99,10 @@ class Norm(nn.Module, ABC):
         return self.batch_independent and not self.sees_future
 
     def forgo_shift(self) -> None:
-        """Fix the shift at 0, for a formula without a shift or if an adjacent bias replaces it."""
+        """Fix the shift at 0.
+
+        This is for norms whose formula has no shift, or whose shift an adjacent bias replaces.
+        """
         fix_at_zero(self, "bias")
 
     def start_gain(self, value: float, *, key: str) -> None:

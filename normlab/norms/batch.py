@@ -124,7 +124,7 @@ class SampleBatchNorm(PositionBatchNorm):
 
 
 class ScaledBatchNorm(BatchNorm):
-    """Batch norm of `x / sqrt(mean(x^2) + eps)`: each token is first divided as in RMS norm.
+    """Batch norm of `x / sqrt(mean(x^2) + eps)`, which is RMS norm's output for each token.
 
     It is a baseline for PowerNorm in Shen et al. 2020 (`mask_syncbatchnorm.py` in their code).
     """

@@ -67,7 +67,7 @@ _NAMED: set[tuple[Any, ...]] = set()  # kernels whose disagreement has been repo
 
 
 def agrees(norm: "Norm") -> bool:
-    """Return whether the kernel of the norm's class agrees with its formula, with these settings.
+    """Return whether the kernel for a norm's class and settings agrees with its formula.
 
     The first call in a process compares the outputs, gradients and statistics of two training
     steps, and the output in evaluation, which takes a few milliseconds. If they differ, it prints a
@@ -168,7 +168,7 @@ def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 
 
 def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """Return RMS norm's output, if eps is inside the root and the mean is over all features."""
+    """Return RMS norm's output, or None with eps outside the root or `share` below 1."""
     if not norm.eps_inside or norm.share < 1:
         return None
     wide, gain = widen(x, norm.gain.expand(norm.dim))
@@ -215,7 +215,11 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """Return batch norm's output, if all real tokens of one process share their statistics."""
+    """Return batch norm's output, or None if torch's kernel does not apply.
+
+    With running statistics, it always applies. With batch statistics, it applies if all real tokens
+    of the process share them, no other process does, and padding is not filled.
+    """
     pool, count = norm.pool, tokens.known(x)
     (wide,) = widen(x)
     weight, bias = norm.weight.to(wide), norm.bias.to(wide)

@@ -33,7 +33,7 @@ class PowerNorm(GradientNorm):
                      psi^2 is the batch's mean square in the warm-up, then the running one from
                      before the batch
         backward     dz' = dz - backward_momentum nu z,  dx = dz' / sqrt(s + eps);
-                     then nu += mean(dz' z), which starts at 0
+                     then nu += mean(dz' z); nu starts at 0
         inference    z = x / sqrt(psi^2 + eps): psi^2 is the running mean square
 
     s, psi^2 and nu are constants in the backward pass. With `backward=code`, s is the batch's mean

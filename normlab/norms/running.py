@@ -50,9 +50,9 @@ class PendingMoments:
         self.arrived = []
 
     def end(self) -> Moments | None:
-        """Return the moments of all micro-batches, pooled as one batch.
+        """End the update. Return the moments of all its micro-batches, pooled as one batch.
 
-        Return None if there are no moments.
+        Returns None if there are no moments.
         """
         self.collect()
         batches, self.begun, self.collected = self.collected, False, []
@@ -125,7 +125,7 @@ class BatchStatistics(Norm):
 
     @property
     def regime(self) -> Literal["train", "batch", "running"]:
-        """Which statistics are in use: running ones, or the batch's. `train` updates the tables."""
+        """The statistics in use: `running`, or the batch's. `train` also updates the tables."""
         if self.training:
             return "running" if self.frozen else "train"
         return "batch" if self.eval_stats == "batch" else "running"
@@ -223,7 +223,7 @@ class RunningNorm(BatchStatistics):
                 self.update(moments, first)
 
     def loss_of(self, groups: Moments) -> Tensor | None:
-        """Return a loss term, with its gradient, that depends on a batch's moments, or None."""
+        """Return the loss term for a batch's moments, with its gradient, or None for no term."""
         return None
 
     def commit(self) -> None:

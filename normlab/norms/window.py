@@ -12,7 +12,7 @@ class Window:
         self.rows = rows
 
     def next_row(self, updates: Int[Tensor, ""]) -> Bool[Tensor, "K 1"]:
-        """Return a mask of the row for the next batch, after this many updates."""
+        """Return a mask that is true at the row for the next batch, after this many updates."""
         every = torch.arange(len(self.rows), device=updates.device)
         return (every == (updates + 1) % len(self.rows))[:, None]
 

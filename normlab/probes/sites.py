@@ -117,7 +117,7 @@ def real_values(
 
 
 def layer(parameter: str) -> str:
-    """Return the layer of a parameter, given the parameter's name, such as `encoder.0`."""
+    """Return the layer, such as `encoder.0`, of the parameter with this name."""
     *module, _ = [part.removesuffix("_norm") for part in parameter.split(".") if part != "layers"]
     numbers = [index for index, part in enumerate(module) if part.isdecimal()]
     return ".".join(module[: numbers[0] + 1 if numbers else 2])

@@ -123,7 +123,7 @@ class StatisticsProbe(Probe):
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
-    """Measures the training-inference discrepancy. The smallest variance is taken to be `eps`."""
+    """Measures the training-inference discrepancy. Variances below `eps` are taken to be `eps`."""
 
     def __init__(self, *, every: int, eps: float) -> None:
         super().__init__(every=every)

@@ -77,7 +77,7 @@ def test_the_bootstrap_pools_outputs_without_counting_them_as_more_sentences(sen
     assert mixed.baseline == pytest.approx(pooled) and mixed.other == single.other
 
 
-def test_the_bootstrap_gives_equal_sides_p_1_and_refuses_sides_of_different_length(sentences):
+def test_the_bootstrap_gives_identical_sides_p_1_and_refuses_sides_of_different_length(sentences):
     references, one, two = sentences
     assert paired_bootstrap([one], [list(one)], references, samples=50).p == 1
     with pytest.raises(ValueError, match="59 hypotheses for 60 references"):

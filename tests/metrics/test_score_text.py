@@ -22,7 +22,7 @@ def test_the_number_of_digits_depends_on_the_kind_of_score(value, score, text):
     assert score_text(value, score) == text
 
 
-def test_headings_of_scores_use_the_names_of_papers():
+def test_scores_have_the_names_that_papers_use():
     names = {
         **{
             "test/bleu": "BLEU",

@@ -35,7 +35,7 @@ def statistics(**changes: list[float] | float) -> Statistics:
     return Statistics(*map(torch.tensor, values.values()), rows=1, site="a")
 
 
-def test_the_train_inference_discrepancy_matches_a_hand_computed_example():
+def test_the_training_inference_discrepancy_matches_a_hand_computed_example():
     found = discrepancy(statistics(), eps=1e-5)
     scale = math.sqrt(1 + 16)  # of the running deviations 1 and 4
     assert float(found["mean"]) == pytest.approx(math.sqrt(1 + 4) / scale)

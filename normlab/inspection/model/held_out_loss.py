@@ -57,6 +57,6 @@ class ChangedLosses(NamedTuple):
         return {"loss": self.plain, "rise": self.rises}
 
     def table(self, change: str) -> AnswerTable:
-        """Return a table with one row per change. `change` is the title of the first column."""
+        """Return a table with one row per change. `change` is the title of its first column."""
         rows = [(name, loss, self.rises[name]) for name, loss in self.changed.items()]
         return AnswerTable((change, "loss", "rise"), rows)

@@ -49,7 +49,7 @@ def layer_skip(built: BuiltModel) -> Finding:
 
 
 def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -> dict[str, float]:
-    """Return, for each layer, the value of `loss()` when the layer returns its first argument.
+    """Return the value of `loss()` when a layer returns its first argument, for each layer.
 
     If the layer returns a tuple, the argument replaces only the tuple's first entry.
     """

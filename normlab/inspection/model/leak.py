@@ -40,10 +40,10 @@ def leak(built: BuiltModel) -> Finding:
         later   the same for the sentence's later tokens, divided by own, in the same stack
         others  the same for other sentences, divided by own, over all stacks
 
-    These are Frobenius norms over real tokens, with batch statistics as in training, and with the
-    statistics used in evaluation. There is no dropout, and a copy of the model is in float64.
-    Without any dependence, the value is exactly 0 or far below 1e-9, the smallest value that is
-    called a leak.
+    These are Frobenius norms over real tokens. They are computed on a copy of the model in float64,
+    without dropout, with batch statistics as in training and with the statistics used in
+    evaluation. Without any dependence, the value is exactly 0 or far below 1e-9, the smallest value
+    that is called a leak.
 
     A decoder's attention is causal, so later positions can only leak in through its norms:
     statistics over positions, or over the whole batch, contain information about the tokens that

@@ -56,7 +56,7 @@ class RecordedCall(NamedTuple):
 
 
 class RecordedPass:
-    """The calls of modules in one forward pass of a batch, in order.
+    """The calls of a model's modules in one forward pass, in order.
 
     `calls` has the calls, keyed by the kind and then the name of the module. If `recording` makes
     the inputs of stacks leaves, `entered` has the arguments of each stack's entry module.
@@ -92,7 +92,7 @@ Enter = Callable[[str, Tensor], Tensor]
 
 
 def in_mode(model: nn.Module, mode: Mode) -> AbstractContextManager[None]:
-    """Make norms use batch statistics (`training`) or their evaluation statistics (`eval`)."""
+    """Return a context in which norms use batch statistics, or what they use in evaluation."""
     return normalized_by(model, "batch") if mode == "training" else nullcontext()
 
 

@@ -102,7 +102,7 @@ class StepwiseDifference(NamedTuple):
 def differences_by_statistics(
     built: BuiltModel, sentences: list[int]
 ) -> dict[str, StepwiseDifference]:
-    """Return the differences in eval and, if a norm uses running ones, with batch statistics.
+    """Return the differences, keyed by `eval` and, if a norm uses running statistics, `batch`.
 
     The result is empty if the task does not generate text.
     """

@@ -133,7 +133,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("option", [*option_names("norm"), Right])
-def test_every_norm_keeps_the_contract(option):
+def test_every_norm_satisfies_the_contract(option):
     build = partial(make_norm, option) if isinstance(option, str) else option
     findings = dict(examine(BareNorm(build)))
     assert [*findings] == [each.name for each in questions("norm")]
