@@ -79,7 +79,7 @@ class Example:
 
     @property
     def steps(self) -> int:
-        """The number of positions of the decoder's inputs, or of all inputs without a decoder."""
+        """The number of positions of the decoder's inputs, or of all inputs if it has none."""
         return next((self.values[key].shape[1] for key in self.decoder_axes), self.length)
 
     @property
@@ -89,7 +89,7 @@ class Example:
 
     @cached_property
     def real(self) -> Bool[Tensor, "B T"]:
-        """Where the tokens are real. Without a mask, all of them are."""
+        """True at real tokens. These are all tokens if the inputs have no mask."""
         positions = torch.arange(self.length, device=self.device).expand(self.size, -1)
         if not self.mask_kind:
             return positions >= 0
@@ -222,10 +222,10 @@ class Example:
         return replace(self, values={**self.values, **{k: change(k, self.values[k]) for k in keys}})
 
     def _different(self, key: InputKey, x: Tensor) -> Tensor:
-        """Return valid values of an input that differ from `x` in every entry.
+        """Return different values that an input could have in place of `x`.
 
-        Floats also have a different mean and variance. Special tokens are kept, and none are added.
-        Integers with more than two axes, such as boxes, are only shifted by one position.
+        Floats also get a different mean and variance. Special tokens stay where they are, and none
+        are added. Integers with more than two axes, such as boxes, are shifted by one position.
         """
         if x.is_floating_point():
             return 2 * x.roll(1, -1) + x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
@@ -249,7 +249,7 @@ def prepared_call(
 ) -> Callable[[], Any]:
     """Return a function that calls a model with an example, by default with copies of its tensors.
 
-    If `forward` is set, it calls the model.
+    `forward` is the user's function that calls the model, or None.
     """
     values = dict(example.values)
     if copies:

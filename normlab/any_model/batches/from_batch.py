@@ -183,8 +183,8 @@ def inputs_of(batch: Any, device: torch.device) -> dict[InputKey, Any]:
 def _fill(x: Tensor, pads: Tensor, pad: Any) -> int | float:
     """Return an input's value under padding.
 
-    If the batch has no padding, this is `pad`, the config's `pad_token_id`, or 0 for floats or if
-    the config has none.
+    If the batch has no padding, this is `pad`, the config's `pad_token_id`. It is 0 for floats, or
+    if the config has no such entry.
     """
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()

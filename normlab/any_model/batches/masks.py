@@ -19,7 +19,7 @@ KIND_OF_NAME: Mapping[str, MaskKind] = {
 UNCLEAR_NAMES = ("padding_mask", "mask")
 """Names of masks whose ones mean real tokens in some models and padding in others."""
 ADDED_MASKS = ("attention_mask", "src_key_padding_mask")
-"""Masks of which the first that the model takes is added to a batch without a mask."""
+"""The masks to add to a batch without one. The first of them that the model takes is added."""
 MASK_MEANINGS: tuple[MaskKind, ...] = ("real", "padding", "lengths")
 
 

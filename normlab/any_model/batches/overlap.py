@@ -6,7 +6,7 @@ for each kind of variant:
 
     Padded           the same row, padded by some positions or by none
     RowInBatch       a batch that contains the row
-    SharedPositions  a row of the same length, which differs in its later positions
+    SharedPositions  a row of the same length that differs at one end
 """
 
 from abc import ABC, abstractmethod
@@ -94,11 +94,11 @@ class Padded(Overlap):
         return y.narrow(axis, y.shape[axis] - few if self.side == "left" else 0, few)
 
     def _has_added(self, few: int) -> bool:
-        """Return whether an axis may have all positions of the base and entries added to them."""
+        """Return whether an axis of the base may have all positions and some added by the model."""
         return 0 < self.length < few
 
     def _from_both_ends(self, y: Tensor, axis: int, few: int) -> Tensor:
-        """Return the positions from one end, and the entries added to them from the other."""
+        """Return the positions from one end, and what the model added from the other end."""
         if not self._has_added(few):
             return self._from_one_end(y, axis, few)
         first = few - self.length if self.side == "left" else self.length
@@ -152,7 +152,7 @@ class RowInBatch(Overlap):
 class SharedPositions(Overlap):
     """Both rows have `length` positions, of which `shared` correspond.
 
-    The other positions are on `side`, so the first ones correspond if this is the right.
+    The other positions are on `side`: if this is the right, the first `shared` ones correspond.
     """
 
     length: int

@@ -23,7 +23,7 @@ from normlab.findings.relative_change import NonFinite, relative_change, why_not
 LEAK = 1e-9
 """The largest relative change of an output that rounding can cause in float64."""
 LEAK_IN_FLOAT32 = 1e-4
-"""The same for float32, which is used if float64 cannot be. A smaller leak is not seen."""
+"""The same in float32, which is used if float64 is not supported. Smaller leaks go unseen."""
 ROUNDED_CONSTANTS = 2e-6
 """The largest relative change caused by constants that are rounded to float32.
 
@@ -67,11 +67,11 @@ class OutputChange:
 
 @dataclass(eq=False)
 class Examination:
-    """A model in eval mode, the example to run it with, and what is found out about both.
+    """A model in eval mode, the example to run it on, and the results that questions share.
 
-    `batches`, `loss` and `causal` are the user's. The keys of `without_float64` are the reasons why
-    float64 was not used, and the keys of `compared` are the names of the outputs compared so far,
-    both in order. Outputs are cached for the example and for the examples in `_variants`.
+    `batches`, `loss` and `causal` are the user's arguments. The keys of `without_float64` are the
+    reasons why float64 was not used, and the keys of `compared` are the names of the outputs
+    compared so far, both in order. Outputs are cached for the example and for all `_variants`.
     """
 
     runner: Runner
@@ -120,7 +120,7 @@ class Examination:
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
-        """False and, if the model has layers that torch can fuse, True: whether to fuse them."""
+        """The values of `fast` to try: False and, if torch can fuse layers of the model, True."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         has = any(isinstance(module, fused) for module in self.model.modules())
         return (False, True) if has and mha.get_fastpath_enabled() else (False,)
@@ -136,7 +136,7 @@ class Examination:
         return [name for name, y in self.outputs(self.longest_row).items() if bool(y.isnan().any())]
 
     def alone(self, row: int, *, with_padding: bool = False) -> Example:
-        """Return a row alone, by default without its padding. The same object is returned again."""
+        """Return a row alone, by default without its padding. Its outputs are cached."""
         has_padding = self.example.lengths[row] < self.example.length
         key = row, with_padding and has_padding
         if key not in self._variants:
@@ -152,7 +152,7 @@ class Examination:
         self._variants["kept", len(self._variants)] = variant
 
     def row_label(self, row: int) -> str:
-        """Return a row's index in the user's batch, or its own with a remark if it was added."""
+        """Return a row's index in the user's batch as text, with a remark if the row was added."""
         indices = self.example.row_indices
         return str(indices[row]) if row < len(indices) else f"{row} (made up)"
 
@@ -190,7 +190,7 @@ class Examination:
     def outputs(self, variant: Example, *, in_float64: bool = False, fast: bool = False) -> Outputs:
         """Return a model's outputs for a variant, from the cache if they are there.
 
-        If `fast`, layers that torch can fuse are fused. Raises ModelFailed if the model fails,
+        If `fast`, torch may fuse layers. Raises ModelFailed if the model fails,
         UserError if it returns no float tensor.
         """
         key = variant, in_float64, fast
@@ -208,9 +208,9 @@ class Examination:
     def change(self, comparison: PassPair) -> OutputChange:
         """Return the change of the output that changes most between two passes.
 
-        If the model has layers that torch can fuse, they are also fused, and the larger change is
-        returned. If fused layers do not support float64, their change in float64 is set to 0,
-        unless the change in the model's dtype is too large for rounding.
+        If the model has layers that torch fuses, the passes are run without and with fused layers,
+        and the larger change is returned. If the fused layers do not support float64, their change
+        in float64 is set to 0, unless the one in the model's dtype is too large for rounding.
         """
         change = self._change(comparison, fast=False)
         if True not in self.fast_paths:

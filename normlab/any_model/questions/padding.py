@@ -16,10 +16,10 @@ from normlab.findings.question import question
 FEW = (1, 7, 8)
 """Small amounts of padding to try."""
 BLOCKS = {32: (1,), 64: (0,), 128: (-1, 0, 1)}
-"""Offsets from the next multiple of each number: these lengths are tried.
+"""The lengths to try, as offsets from the next multiple of each number.
 
-Kernels may differ around multiples of 128. Windows of 32 or 64 positions may end at the smaller
-multiples.
+Kernels may change around multiples of 128, which are also multiples of 32 and 64. The others are
+tried because windows of 32 or 64 positions may end there.
 """
 LONG = 1024  # fewer lengths are tried for rows with at least this many positions
 IMPLEMENTATIONS = ("eager", "sdpa")
@@ -82,7 +82,7 @@ def padding_pair(
 
 
 def to_blocks(length: int) -> list[int]:
-    """Return how much padding makes a row's length about a multiple of 32, of 64 or of 128."""
+    """Return the amounts of padding that bring a row close to a multiple of 32, 64 or 128."""
     around = BLOCKS if length < LONG else dict.fromkeys(BLOCKS, (1,))
     totals = {
         -(-(length + 2) // n) * n + offset for n, offsets in around.items() for offset in offsets
@@ -145,10 +145,10 @@ def _other_side(examination: Examination) -> dict[str, PassPair]:
 
 
 def _implementations(examination: Examination) -> dict[str, OutputChange]:
-    """Return how much padding changes the output with each other implementation of attention.
+    """Return how much padding changes the output with attention other than the model's own.
 
-    Implementations that the model does not support are left out, and so are those with which it
-    cannot run a padded row.
+    An implementation of attention is left out if the model does not support it or cannot run a
+    padded row with it, or if padding changes the output by no more than rounding.
     """
     config = getattr(examination.model, "config", None)
     former = getattr(config, "_attn_implementation", None)

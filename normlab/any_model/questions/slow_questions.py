@@ -1,4 +1,4 @@
-"""Code that slow questions share: outputs of layers, and the finding on a value with a limit."""
+"""Code shared by the slow questions: the outputs of layers, and findings on values with a limit."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,10 @@ def look_above(answer: str, value: float, limit: float, table: AnswerTable) -> F
 
 
 def layer_outputs(examination: Examination) -> dict[str, Tensor]:
-    """Return the outputs of the layers for the longest row, by path, in call order."""
+    """Return the outputs of the layers for the longest row, keyed by path and in call order.
+
+    A layer is a numbered module that has submodules and whose output has its input's shape.
+    """
 
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
@@ -50,5 +53,5 @@ def change_for_longest_row(examination: Examination, change: Callable[[], object
 
 
 def with_percent(value: float, path: str) -> str:
-    """Return a module's path with its value in percent."""
+    """Return a module's path, followed by a value in percent."""
     return f"{path or 'the model'} ({percent(value)})"

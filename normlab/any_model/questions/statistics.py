@@ -153,13 +153,13 @@ def _fault_in_words(compared: ComparedStatistics) -> str:
 
 
 def loss_rise(losses: Mapping[str, float]) -> float:
-    """Return how far the `running` loss is above the `recalibrated` loss, relative to it."""
+    """Return the relative rise from the `recalibrated` loss to the `running` loss."""
     least = losses["recalibrated"]
     return ratio(losses["running"] - least, abs(least))
 
 
 class RowMoments(NamedTuple):
-    """How many values per channel a row has, and the mean and the mean square of each channel."""
+    """The number of values per channel in a row, and the mean and mean square of each channel."""
 
     count: int
     mean: Float[Tensor, " D"]
@@ -167,7 +167,7 @@ class RowMoments(NamedTuple):
 
 
 def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, list[RowMoments]]:
-    """Return the moments of each norm's inputs in float64, for each call with a single row."""
+    """Return the moments of each norm's inputs in float64, one for each call with a single row."""
     moments: dict[str, list[RowMoments]] = defaultdict(list)
     example = examination.example
     key, axis = next(iter(example.row_axes.items()))
@@ -188,7 +188,7 @@ def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, li
 
 
 def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
-    """Return the channel axis of a norm's input; None if there is none.
+    """Return the channel axis of a norm's input, or None if there is none.
 
     If several axes have as many entries as the running mean, the channel axis is the axis with the
     best linear fit of the output to the input, one fit per entry.
@@ -261,7 +261,7 @@ def _losses(examination: Examination, loss: Loss, norms: list[Any]) -> dict[str,
     """Return the mean loss over the batches for each kind of statistics."""
 
     def measured(shares: Iterable[float] = repeat(0.0), *, training: bool) -> float:
-        """Return the mean loss. `shares` has each batch's weight in the running statistics."""
+        """Return the mean loss. `shares` are the batches' weights in the running statistics."""
         for norm in norms:
             norm.train(training)
         losses: list[float] = []
