@@ -46,7 +46,8 @@ BUILDS: tuple[Shrinking, ...] = get_args(Shrinking)
 """The ways to shrink a config, in the order in which they are tried.
 
 `all` shrinks all sizes, `heads` does so but uses two heads of a common width, `eighth` divides
-widths by 8 and keeps all heads, and `depth` shrinks only the depth, the vocabulary and the like.
+widths by 8 and keeps all heads, and `depth` shrinks the depth, the vocabulary and other numbers,
+but neither widths nor heads.
 """
 
 WIDE_HEAD = 128
@@ -73,7 +74,9 @@ def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
 
 
 def class_named(name: str) -> str:
-    """Return a class name as it is, and the name of the base class for a model type (`bert`).
+    """Return the name of a class, given its name or a model type such as `bert`.
+
+    For a model type, this is its base class.
 
     Raises UserError if transformers has no such class or model type.
     """

@@ -90,7 +90,7 @@ class LanguageModel:
         return self._count(batch["labels"] != -100)
 
     def _predictable(self, encoded: Mapping[str, Tensor]) -> Bool[Tensor, "B P"]:
-        """Return a mask of the real tokens, without special ones if the model is masked."""
+        """Return a mask of the real tokens. A masked model predicts no special tokens."""
         real = encoded["attention_mask"] == 1
         return real & (encoded["special_tokens_mask"] == 0) if self.masked else real
 
@@ -109,7 +109,7 @@ class LanguageModel:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """How to train: for how many steps, at which learning rate, and whether all weights.
+    """How to train: the number of steps, the learning rate, and whether to train `everything`.
 
     `taper` is the number of steps over which the new norms replace the old ones (see `adapt`).
     """

@@ -28,9 +28,9 @@ Inner = list[tuple[str, Any]]
 class Snapshot:
     """The contents of all objects reachable from some roots when the snapshot was taken.
 
-    It covers the attributes of modules and other objects, with or without `__setattr__`; nested
-    dicts, lists, sets and deques; closures; mutable attributes of the modules' own classes; numpy
-    arrays; random number generators; and tensors except for their values, which a `Guard` restores.
+    It covers the attributes of modules and other objects, including slots; nested dicts, lists,
+    sets and deques; closures; plain values in the modules' own classes; numpy arrays; random number
+    generators; and tensors, except for their values, which a `Guard` restores.
 
     `one_way` has the paths of iterators, which cannot be restored. `unread` has the paths of
     objects that raise an exception when they are read, with the exception. If there are more than
