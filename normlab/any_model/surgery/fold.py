@@ -27,7 +27,7 @@ from normlab.errors import UserError
 
 LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"
 EXACT = 1e-9
-"""The largest allowed change of the outputs in float64, relative to the largest output."""
+"""The largest allowed change of an output in float64, relative to the output's largest value."""
 
 
 @torch.no_grad()
@@ -105,7 +105,7 @@ class NormFold:
 class FoldedModel:
     """A folded model, the result for each norm, and the largest change of an output in float64.
 
-    `error` is this change relative to the largest output. `str()` of a folded model is a table.
+    `error` is this change relative to the output's largest value. `str()` is a table of the norms.
     """
 
     model: nn.Module = field(repr=False)
@@ -195,7 +195,7 @@ def _outputs(run: Callable[[nn.Module, Any], Any], model: nn.Module, batch: Any)
 
 
 def _difference(before: list[Tensor], after: list[Tensor]) -> float:
-    """Return the largest difference between two results, relative to the largest value.
+    """Return the largest change of a tensor between two results, relative to its largest value.
 
     It is NaN if a value is NaN. Raises UserError if the results have no floating-point tensor.
     """
@@ -278,7 +278,7 @@ def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:
 
 
 def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
-    """Return the layer and RMS norms of a model by path. Raise UserError if there are none."""
+    """Return a model's layer and RMS norms, keyed by path. Raise UserError if there are none."""
     modules = {path: module for path, module in model.named_modules() if is_norm(module)}
     flow = Flow(model, modules)
     flow.run(run)

@@ -39,7 +39,7 @@ def why_mean_stays(
 
 
 def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[str]) -> str | None:
-    """Return what would change if a result's mean over features changed, or None if nothing."""
+    """Return what would change with a result's mean over features, or None if nothing would."""
     for end in flow.ends(node):
         if end is None:
             return f"the sum with {source.name} is an output of the model"

@@ -140,7 +140,7 @@ class _Replacement(NamedTuple):
 
 @dataclass
 class _Changes:
-    """New norms and recalibrated running statistics by path, and the fits of the new norms."""
+    """The new norms and the recalibrated statistics, keyed by path, and the new norms' fits."""
 
     table: list[Fit] = field(default_factory=list)
     norms: dict[str, Swapped] = field(default_factory=dict)

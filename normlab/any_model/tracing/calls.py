@@ -36,7 +36,7 @@ class Call:
 
     @property
     def inputs(self) -> tuple[Any, Any]:
-        """All arguments."""
+        """The positional and the keyword arguments."""
         return self.args, self.kwargs
 
 
@@ -46,7 +46,7 @@ def inside(name: str, outer: str) -> bool:
 
 
 class Runner:
-    """Runs a model; every pass starts from the same state."""
+    """Runs a model, starting every pass from the same state."""
 
     def __init__(
         self, model: nn.Module, forward: Forward | None = None, state: State | None = None
@@ -112,8 +112,7 @@ class Runner:
         """Return the calls of all modules, or of those that `keep` selects, and the outputs.
 
         Calls are in the order in which they start. A tensor that several modules get is copied only
-        once. torch's fused encoder layers are not used,
-        because they do not call their modules.
+        once. torch's fused encoder layers are not used, because they do not call their modules.
         """
         calls: list[Call] = []
         outputs = self(example, slow_path(), *contexts, _recording(self.model, calls, keep))

@@ -105,7 +105,7 @@ def _is_view(func: Any) -> bool:
 
 
 def _cast(cast: Callable[[Any], Any], func: Any, args: Sequence[Any], kwargs: Any) -> Any:
-    """Call an operation with cast arguments, and copy its in-place changes to the original ones."""
+    """Call an operation with cast arguments, and copy what it changes back to the originals."""
     cast_args, cast_kwargs = (
         cast(tuple(args)),
         {name: cast(value) for name, value in kwargs.items()},

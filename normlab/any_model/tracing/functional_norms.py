@@ -78,7 +78,7 @@ class Functional(nn.Module):
 
 
 def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments of a call by name, including defaults."""
+    """Return all arguments of a call, including defaults, keyed by name."""
     if isinstance(function, FunctionType):
         bound = inspect.signature(function).bind(*args, **kwargs)
         bound.apply_defaults()

@@ -141,7 +141,7 @@ def copied(module: nn.Module) -> nn.Module:
 
 
 def _computed_tensors(module: nn.Module) -> dict[int, Tensor]:
-    """Return copies, by id, of the tensors with a gradient history that a module stores."""
+    """Return copies of a module's tensors that have a gradient history, keyed by tensor id."""
     attributes = (x for part in module.modules() for x in tensors([*vars(part).values()]))
     return {id(x): x.detach().clone() for x in attributes if not x.is_leaf}
 

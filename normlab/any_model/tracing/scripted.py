@@ -27,7 +27,7 @@ def is_scripted(module: nn.Module) -> bool:
 
 
 def inside_script(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the scripted modules inside another scripted module, by path."""
+    """Return the scripted modules that are inside another one, keyed by path."""
     parts = {name: module for name, module in model.named_modules() if is_scripted(module)}
     return {
         name: module
