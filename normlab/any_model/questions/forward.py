@@ -1,7 +1,7 @@
 """The question of whether a forward pass is repeatable and its output finite."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,8 +9,8 @@ from torch import Tensor
 from normlab.any_model.batches.example import Example, InputKey, call_model
 from normlab.any_model.batches.outputs import Outputs, outputs_of, tensors
 from normlab.any_model.batches.overlap import Padded
-from normlab.any_model.questions.culprit import culprit_in_words, locate
-from normlab.any_model.questions.examination import LEAK, Examination, PassPair
+from normlab.any_model.questions.culprit import Culprit, culprit_in_words, locate
+from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
 from normlab.any_model.questions.wording import by_how_much
 from normlab.any_model.tracing.calls import Call, inside
 from normlab.findings.finding import Finding
@@ -31,9 +31,8 @@ def forward(examination: Examination) -> Finding:
     if with_nan := examination.outputs_with_nan:
         source = _source_of_nan(examination, examination.longest_row)
         return _with_nan(examination, source, outputs, with_nan[0])
-    random = _random(examination)
-    if random is not None:
-        return random
+    if random := _random_output(examination):
+        return _random_finding(random)
     second = _second_call(examination, outputs)
     if second.changed_inputs:
         text = f"changes its input {second.changed_inputs[0]} in place"
@@ -45,8 +44,15 @@ def forward(examination: Examination) -> Finding:
     return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
 
-def _random(examination: Examination) -> Finding | None:
-    """Return the finding that the output differs from one run to the next, or None."""
+class RandomOutput(NamedTuple):
+    """How much the output changes from one run to the next, and the modules that change it."""
+
+    change: OutputChange
+    culprit: Culprit
+
+
+def _random_output(examination: Examination) -> RandomOutput | None:
+    """Run a row twice with different random numbers. Return None if the outputs agree."""
     row = examination.longest_row
     twice = PassPair(replace(row), row, Padded())
     with examination.runner.reseeded():
@@ -55,11 +61,15 @@ def _random(examination: Examination) -> Finding | None:
         change = examination.change(twice)
         if change.in_float64 <= LEAK:
             return None
-        culprit = locate(examination, twice, change.output)
+        return RandomOutput(change, locate(examination, twice, change.output))
+
+
+def _random_finding(random: RandomOutput) -> Finding:
+    change, culprit = random
     how = by_how_much(change.in_float64, change.non_finite)
-    text = f"the output {how} from one run to the next: "
+    why = culprit_in_words(culprit, "random numbers")
     return Finding(
-        text + culprit_in_words(culprit, "random numbers"),
+        f"the output {how} from one run to the next: {why}",
         verdict="broken",
         value=change.in_float64,
         threshold=LEAK,
@@ -69,7 +79,7 @@ def _random(examination: Examination) -> Finding | None:
 
 @dataclass(frozen=True)
 class SecondCall:
-    """What a second call from the state that the first one leaves shows.
+    """What one call does to the next if the model is not restored in between.
 
     `changed_inputs` are the inputs that the first call modified in place. `change` is the relative
     change of the output; if it is not finite, `non_finite` is the reason.
