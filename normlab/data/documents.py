@@ -106,10 +106,10 @@ class CutDocuments(DocumentCorpus):
 class FolderDocuments(CutDocuments):
     """The user's own text in UTF-8, plain or `.gz`.
 
-    `data_dir` is a text file; or a folder that contains only `train.txt`, `valid.txt` and
-    `test.txt`; or a folder of other `.txt` files, which have no splits and may be in subfolders. If
-    there is a folder `data_dir/<name>`, it is read instead. `boundary` says whether a document ends
-    at a blank line or only at the end of its file. In the latter case, if `form` is `paragraphs`,
+    `data_dir` is a text file; or a folder with `train.txt`, perhaps `valid.txt` and `test.txt`, and
+    no other text; or a folder of other `.txt` files, possibly in subfolders, which have no splits.
+    If there is a folder `data_dir/<name>`, it is read instead. `boundary` says whether a document
+    ends at a blank line or only at the end of its file. If it is `file` and `form` is `paragraphs`,
     blank lines separate paragraphs.
     """
 
