@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from normlab.commands import COMMANDS, DOES
-from normlab.config.folders import included, own_line
+from normlab.config.folders import include_folders, own_line
 from normlab.errors import CRASHED, UserError
 
 
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     command = import_module(f"normlab.commands.{name}")
     try:
         with printable_output():
-            return command.main(included(rest))
+            return command.main(include_folders(rest))
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -115,9 +115,9 @@ def plan(settings: Sequence[str], *, deep: bool) -> Demo:
 
     Raises UserError for a setting that the demo itself chooses.
     """
-    from normlab.config.compose import compose
+    from normlab.config.compose import compose, written_out
     from normlab.config.experiments import EXPERIMENT
-    from normlab.config.overrides import check_given_once, typed, with_full_keys, written_out
+    from normlab.config.overrides import check_given_once, typed, with_full_keys
     from normlab.training.run_folder import RunFolder
 
     check_given_once(settings)

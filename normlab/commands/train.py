@@ -54,8 +54,8 @@ def main(argv: list[str]) -> int:
     if argv in (["--help"], ["-h"]):
         print(_HELP)
         return 0
-    from normlab.config.compose import compose_written, shown_config
-    from normlab.config.overrides import check_given_once, written_out
+    from normlab.config.compose import compose_written, shown_config, written_out
+    from normlab.config.overrides import check_given_once
 
     end_with_the_sweep()
     again = shlex.join(["normlab", "train", *argv, *include_words()])

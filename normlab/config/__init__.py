@@ -2,6 +2,7 @@
 
 Command-line arguments pass through these modules, in this order:
 
+folders.py                   adds the folders of the user's own options to `NORMLAB_PATH`.
 overrides.py, trackers.py    rewrite the arguments for Hydra. They refuse unknown flags, lists where
                              one option belongs, and unbalanced quotes.
 compose.py                   lets Hydra merge the folders of options with the arguments. It refuses

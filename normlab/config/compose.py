@@ -21,6 +21,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
@@ -31,12 +32,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config.error_messages import setting_error
 from normlab.config.experiments import EXPERIMENT, files_of, names_in, settings_in
-from normlab.config.folders import CONFIG_DIR, folders
-from normlab.config.overrides import parsed, typed, written_out
+from normlab.config.folders import CONFIG_DIR, folders, include_folders
+from normlab.config.overrides import check_arguments, parsed, rewritten, typed
 from normlab.config.registry import read_option
 from normlab.config.run_config import to_dict
 from normlab.config.schema import NEWER_OF_MODELS, WrittenConfig, full_key
 from normlab.config.settle import default_recipe, settle
+from normlab.config.trackers import sets_tracker, with_trackers
 from normlab.errors import SettingError, UserError
 
 _ASK_FOR_RECIPES = ("task=", "scale=", f"{EXPERIMENT}=")
@@ -44,11 +46,26 @@ CONFIG_NAME, TASK = "config", "toy"  # configs/config.yaml, and its default task
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
-    """Return the checked config of a run.
+    """Return the checked config of a run, and add folders in `include=FOLDER` to `NORMLAB_PATH`.
 
-    Raise UserError with a one-line message if it is invalid.
+    Raise UserError with a one-line message if the config is invalid.
     """
-    return compose_written(written_out(overrides))
+    return compose_written(written_out(include_folders(overrides)))
+
+
+def written_out(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a run in the form that Hydra reads.
+
+    Raises UserError for a file without settings, for an unknown key of W&B or TensorBoard, and for
+    arguments that `check_arguments` refuses.
+    """
+    words = rewritten(arguments)
+    if any(map(sets_tracker, words)):
+        others = [text for text in words if not sets_tracker(text)]
+        sinks = _sinks_of_runs(others)
+        words = with_trackers(words, sinks) if sinks else others  # composing reports the problem
+    check_arguments(words)
+    return words
 
 
 def compose_written(overrides: Sequence[str]) -> DictConfig:
@@ -105,6 +122,31 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
         return {}
     choices = defaults_list(words).overrides.known_choices
     return {key: name for key, name in choices.items() if name}
+
+
+def _sinks_of_runs(overrides: Sequence[str]) -> list[list[str]]:
+    """Return the sinks of each run of a sweep, or [] if the overrides cannot be read.
+
+    They are chosen by the last `sink=` or, if there is none, by the experiments.
+    """
+    typed_sinks = [text for text in overrides if text.startswith("sink=")]
+    choice = typed_sinks[-1:] or [text for text in overrides if text.startswith(f"{EXPERIMENT}=")]
+    try:
+        with configs_open():
+            choices = [choice]
+            parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # for `glob(*)`
+            for override in parser.parse_overrides(choice):
+                if override.is_discrete_sweep():
+                    key, values = override.get_key_element(), override.sweep_string_iterator()
+                    choices = [[f"{key}={value}"] for value in values]
+            return [_sinks_of_run(words) for words in choices]
+    except (HydraException, OmegaConfBaseException, ValueError):
+        return []
+
+
+def _sinks_of_run(choice: Sequence[str]) -> list[str]:
+    paths = [str(each.config_path) for each in defaults_list(choice).defaults]
+    return [path.removeprefix("sink/") for path in paths if path.startswith("sink/")]
 
 
 def shown_config(argv: Sequence[str]) -> str | None:

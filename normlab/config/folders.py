@@ -82,11 +82,11 @@ def _packages() -> list[tuple[str, Path, list[str]]]:
     return packages
 
 
-def included(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without folders of options (see `_named_folders`).
+def include_folders(arguments: Sequence[str]) -> list[str]:
+    """Add the folders that arguments name to `NORMLAB_PATH`, and return the other arguments.
 
-    The folders are added to `NORMLAB_PATH`, for this process and its child processes. Raises
-    UserError for a folder that does not exist or has no options.
+    `NORMLAB_PATH` is set for this process and its child processes. `_named_folders` says how a
+    folder is named. Raises UserError for a folder that does not exist or has no options.
     """
     rest, included_folders = _named_folders(arguments)
     for typed, name in included_folders:

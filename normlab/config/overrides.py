@@ -1,8 +1,6 @@
 """Converts settings from the command line for Hydra, with errors that suggest a fix.
 
-`my.yaml` is an experiment in this file, and `norm=batchnorm` is `norm=bn`. `wandb=true` adds a
-sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too.
-`include=FOLDER` adds a folder of the user's own options to the environment variable `NORMLAB_PATH`.
+`my.yaml` is the experiment in this file, and `norm=batchnorm` is `norm=bn`.
 
 Text is quoted before Hydra's parser reads it, because the parser would read `name=1.10` as a
 number. Everything else is read by that parser (`parsed`), which is imported on first use.
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from normlab.config.error_messages import is_group, meant, no_such_key, run_groups
 from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in
-from normlab.config.folders import included
 from normlab.config.registry import norm_name, option_names
 from normlab.config.schema import SHORT, TRACKERS, full_key, key_of, lifts_steps
 from normlab.errors import UserError
@@ -32,16 +29,16 @@ _FLAGS = {
 _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a shell, even in quotes
 
 
-def written_out(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments in the form that Hydra reads, and add own folders to `NORMLAB_PATH`.
+def rewritten(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with experiments, names of norms and text as Hydra reads them.
 
-    Raises UserError for a file without settings, for an unknown key of W&B or TensorBoard, and for
-    arguments that `check_arguments` refuses.
+    The experiments come first, as one override. Raises UserError for a file without settings, and
+    for experiments that cannot be combined.
     """
     experiments: list[str] = []
     sweeps: list[str] = []
     settings: list[str] = []
-    for text in included(arguments):
+    for text in arguments:
         key, equals, value = text.partition("=")
         if not equals and is_file(text):
             experiments.append(chosen_file(text))
@@ -54,14 +51,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
     if sweeps and len(sweeps) + len(experiments) > 1:
         other = sweeps[1].partition("=")[2] if sweeps[1:] else experiments[0]
         raise UserError(f"{sweeps[0]} and {other} cannot be combined; keep one")
-    chosen = sweeps or experiment_override(experiments)
-    words = [*chosen, *settings]
-    if any(text.partition("=")[0].partition(".")[0] in TRACKERS for text in settings):
-        from normlab.config.trackers import with_trackers  # imports Hydra
-
-        words = with_trackers(settings, chosen)
-    check_arguments(words)
-    return words
+    return [*(sweeps or experiment_override(experiments)), *settings]
 
 
 def experiment_override(names: Sequence[str]) -> list[str]:

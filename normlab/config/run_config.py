@@ -148,8 +148,10 @@ def has_data_dir(config: DictConfig) -> bool:
 
 def check_values(config: Mapping[str, Any]) -> None:
     """Raise SettingError, with the key, for the first invalid value of a plain config."""
+    nodes = {name: value for name, value in config.items() if name != "choices"}
+    values = leaves(nodes, is_value=_is_value)
     # Top-level keys first, because the user did not set a task's copy of `batch_size`.
-    for key, value in sorted(_leaves(config, ""), key=lambda leaf: leaf[0].count(".")):
+    for key, value in sorted(values, key=lambda leaf: leaf[0].count(".")):
         if problem := _problem(key_of(key).range, value):
             plain = isinstance(value, str) and value.isprintable()
             raise SettingError(f"{key}={value if plain else repr(value):.60} {problem}", key)
@@ -158,19 +160,10 @@ def check_values(config: Mapping[str, Any]) -> None:
             raise conflict
 
 
-def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values, except `choices`. A list is one value.
-
-    A mapping where a number is expected is yielded as a value, unless it is an option's node.
-    """
-    for name, value in node.items():
-        key = f"{prefix}{name}"
-        limits = key_of(key).range
-        is_node = limits is None or limits.has(value)
-        if isinstance(value, Mapping) and (is_node or OPTION in value):
-            yield from _leaves(value, f"{key}.") if key != "choices" else ()
-        else:
-            yield key, value
+def _is_value(key: str, node: Mapping[str, Any]) -> bool:
+    """Return whether a mapping is a wrong value, such as one where a number is expected."""
+    limits = key_of(key).range
+    return OPTION not in node and limits is not None and not limits.has(node)
 
 
 def _problem(limits: Range | None, value: object) -> str | None:

@@ -19,12 +19,12 @@ A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` matches anyt
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, make_dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 from normlab.config.keys import MISSING, OPTION_KEYS, KeyFacts, key
 from normlab.config.machine import MOST_THREADS
@@ -246,10 +246,20 @@ def top_level_keys() -> list[str]:
     return [name for name in RUN_KEYS if name not in nodes]
 
 
-def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and value of each leaf. A list or an empty mapping is a leaf."""
-    if isinstance(node, Mapping) and node:
-        for name, value in cast("Mapping[str, object]", node).items():
-            yield from leaves(value, f"{prefix}.{name}" if prefix else name)
-    elif prefix:
-        yield prefix, node
+def leaves(
+    node: Mapping[str, Any],
+    prefix: str = "",
+    *,
+    is_value: Callable[[str, Mapping[str, Any]], bool] = lambda key, node: not node,
+) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and value of each leaf.
+
+    A list is a leaf, and so is a mapping for which `is_value(key, mapping)` is true, by default an
+    empty one.
+    """
+    for name, value in node.items():
+        key = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, Mapping) and not is_value(key, value):
+            yield from leaves(value, key, is_value=is_value)
+        else:
+            yield key, value

@@ -1,37 +1,34 @@
 """The short keys of W&B and TensorBoard: `wandb=true`, `wandb.KEY=VALUE`, `tensorboard=true`.
 
-Nothing here imports torch.
+`wandb=true` adds a sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it,
+too. Nothing here imports torch or Hydra.
 """
 
 from collections.abc import Sequence
 
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
-from normlab.config.compose import configs_open, defaults_list
 from normlab.config.registry import options_with
 from normlab.config.schema import TRACKERS
 from normlab.config.suggestions import did_you_mean
 from normlab.errors import UserError
 
 
-def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[str]:
-    """Return the arguments of a run with the sinks of `wandb=true` and `wandb.KEY=VALUE` added.
+def sets_tracker(text: str) -> bool:
+    """Return whether an argument is a short key of a tracker with its value."""
+    return text.partition("=")[0].partition(".")[0] in TRACKERS
 
-    The other sinks are taken from the command line or, if it sets none, from the experiments.
-    `experiments` is the override that chooses them, or is empty.
+
+def with_trackers(arguments: Sequence[str], sinks: Sequence[Sequence[str]]) -> list[str]:
+    """Return the arguments with the short keys of trackers replaced by the sinks of the run.
+
+    `sinks` are the sinks that the other arguments choose, for each run of a sweep. Raises UserError
+    for an unknown key or a value that is not a boolean, and if the sinks of the runs differ.
     """
-    words: list[str] = []
     trackers: dict[str, bool] = {}
     settings: list[str] = []
-    for text in arguments:
+    for text in filter(sets_tracker, arguments):
         key, _, value = text.partition("=")
         name, _, setting = key.partition(".")
-        if name not in TRACKERS:
-            words.append(text)
-        elif setting:
+        if setting:
             _check_setting(name, setting)
             trackers.setdefault(name, True)
             settings.append(text)
@@ -39,21 +36,15 @@ def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[
             trackers[name] = value == "true"
         else:
             raise UserError(f"{text} is not a boolean; set {name}=true or {name}=false")
-    typed = [text for text in words if text.startswith("sink=")]
-    try:
-        sinks, *others = _sinks_of_runs(typed[-1:] or experiments)
-    except (HydraException, OmegaConfBaseException, ValueError):
-        return [*experiments, *words]  # composing says why they cannot be read
-    if any(set(each) != set(sinks) for each in others):
+    if any(set(each) != set(sinks[0]) for each in sinks):
         tracker = next(iter(trackers))
         raise UserError(
             f"{tracker}: the runs of this sweep have different sinks; add {tracker} to sink=, or "
             "to the experiments"
         )
-    names = dict.fromkeys([*sinks, *trackers])
+    names = dict.fromkeys([*sinks[0], *trackers])
     return [
-        *experiments,
-        *(text for text in words if text not in typed),
+        *(text for text in arguments if not (sets_tracker(text) or text.startswith("sink="))),
         *(f"observe.sink.{text}" for text in settings if trackers[text.partition(".")[0]]),
         f"sink=[{','.join(name for name in names if trackers.get(name, True))}]",
     ]
@@ -66,20 +57,3 @@ def _check_setting(tracker: str, setting: str) -> None:
         has = f"{tracker} has {', '.join(known)}" if known else f"set {tracker}=true"
         near = did_you_mean(setting, known, before=f"{tracker}.")
         raise UserError(f"{tracker}.{setting} does not exist: {has}.{near}")
-
-
-def _sinks_of_runs(choice: Sequence[str]) -> list[list[str]]:
-    """Return the sinks of each run. `choice` is the override of sinks or experiments, if any."""
-    with configs_open():
-        choices = [[*choice]]
-        parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # reads `glob(*)`
-        for override in parser.parse_overrides([*choice]):
-            if override.is_discrete_sweep():
-                key, values = override.get_key_element(), override.sweep_string_iterator()
-                choices = [[f"{key}={value}"] for value in values]
-        return [_sinks_of_run(words) for words in choices]
-
-
-def _sinks_of_run(choice: Sequence[str]) -> list[str]:
-    paths = [str(each.config_path) for each in defaults_list(choice).defaults]
-    return [path.removeprefix("sink/") for path in paths if path.startswith("sink/")]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import yaml
 
 from normlab.config.experiments import EXPERIMENT
-from normlab.config.overrides import with_full_keys, written_out
+from normlab.config.overrides import with_full_keys
 from normlab.errors import UserError
 from normlab.records.point import point_values
 from normlab.studies.study import SMOKE, Study
@@ -35,7 +35,11 @@ class StudyPart(NamedTuple):
             key = of_one_run[0]
             raise UserError(f"{key}= is for normlab train; a study's settings are in its file")
         chosen = {_KEYS[key]: value for _, key, value in pairs if key in _KEYS}
-        extra = written_out(with_full_keys([each for each, key, _ in pairs if key not in _KEYS]))
+        extra = with_full_keys([each for each, key, _ in pairs if key not in _KEYS])
+        if extra:
+            from normlab.config.compose import written_out  # imports Hydra
+
+            extra = written_out(extra)
         scale = chosen.get("scale", SMOKE)
         rows = read_rows(chosen["rows"], study, scale) if "rows" in chosen else None
         seeds = read_seeds(chosen["seeds"]) if "seeds" in chosen else None

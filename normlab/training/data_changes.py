@@ -57,12 +57,11 @@ def data_at_hand_changed(record: RunRecord, config: Mapping[str, Any]) -> bool:
 
 def differing_checksums(before: object, now: object) -> list[str]:
     """Return the keys whose checksums differ, such as `train.de`."""
-    first, second = dict(leaves({"": before})), dict(leaves({"": now}))
-    return [
-        key.removeprefix(".") or "the data"
-        for key in dict.fromkeys([*first, *second])
-        if first.get(key) != second.get(key)
-    ]
+    first, second = (
+        dict(leaves(each)) if isinstance(each, Mapping) else {"the data": each}
+        for each in (before, now)
+    )
+    return [key for key in dict.fromkeys([*first, *second]) if first.get(key) != second.get(key)]
 
 
 def changed_data_text(changed: Sequence[str], data_dir: object) -> str:

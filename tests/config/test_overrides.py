@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from normlab.config import folders
-from normlab.config.compose import compose
-from normlab.config.overrides import written_out
+from normlab.config.compose import compose, written_out
 from normlab.config.registry import option_names
 from normlab.config.run_config import to_dict
 from normlab.errors import UserError

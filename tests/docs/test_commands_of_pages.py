@@ -24,7 +24,7 @@ from normlab.cli import main
 from normlab.commands import DOES
 from normlab.commands import train as training
 from normlab.commands._arguments import Parser
-from normlab.config.overrides import written_out
+from normlab.config.compose import written_out
 from normlab.config.registry import option_names
 from normlab.config.run_config import to_dict
 from normlab.records.store import run_id
