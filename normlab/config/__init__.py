@@ -16,7 +16,7 @@ run_config.py                applies the types of the schema. It refuses classes
 instantiation.py             builds the objects when training begins. Before it builds anything, it
                              refuses values that the annotations of an option's class exclude.
 
-They use `keys.py`, which has the properties of each key, such as its range (`value_range.py`),
-`schema.py`, which has the keys of every run, `registry.py`, which reads the options,
-`comments.py`, which reads their descriptions, and `experiments.py`, which reads files of settings.
+They use `keys.py` and `schema.py`, which define the properties of each key, such as its range
+(`value_range.py`), `registry.py`, which reads options, `comments.py`, which reads their
+descriptions, and `experiments.py`, which reads files of settings.
 """

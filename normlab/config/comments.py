@@ -1,12 +1,13 @@
-"""The comments in `configs/`, which explain options and keys to people.
+"""Reads the comments in `configs/`, which explain options and keys to people.
 
-There are two conventions, and no other code reads comments:
+There are two conventions:
 
-- The comment at the top of an option's file describes the option. Its first sentence is the
-  description in lists. Lines with a command (`normlab train ...`) or `@package` are left out.
+- The comment at the top of an option's file describes the option. Lists show only its first
+  sentence. Lines with a command (`normlab train ...`) or `@package` are left out.
 - A comment after `key: value` says what the key means.
 
-Comments are only shown, in lists, pages and the reference. No value of a run comes from a comment.
+Comments are only displayed, in lists, on pages and in the reference. No other code reads them, and
+no value of a run comes from a comment.
 """
 
 import re
@@ -27,7 +28,7 @@ class Description(NamedTuple):
 
 
 class ExplainedKey(NamedTuple):
-    """A key's value, as written in a file, and the comment after it; either may be empty."""
+    """A key's value as written in a file, and the comment after it. Either may be empty."""
 
     value: str
     comment: str
@@ -43,7 +44,7 @@ def description_in(path: Path) -> Description:
 
 
 def explained_keys(path: Path) -> dict[str, ExplainedKey]:
-    """Return the keys in a file, as dotted keys of at most two parts, with their comments."""
+    """Return the value and comment of each key in a file, by dotted key of at most two parts."""
     keys: dict[str, ExplainedKey] = {}
     top = ""
     for line in path.read_text("utf-8").splitlines():

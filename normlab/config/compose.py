@@ -1,10 +1,10 @@
 """Composes the config of a run from `configs/` and command-line arguments, with Hydra.
 
-In a run's config, a group such as `norm` has its option's name and values; only the file names
-the class. The default recipe depends on task and scale, which Hydra cannot express, so it is added
-before Hydra reads the overrides. Hydra parses every file again for each composition, in Python,
-which takes most of the time; `OptionSource` caches each file until it is edited. Nothing here
-imports torch.
+In a run's config, the node of a group such as `norm` has the name and the values of its option.
+Only the option's file names the class. The default recipe depends on task and scale, which Hydra
+cannot express, so it is added before Hydra reads the overrides. Hydra would parse every file again
+for each composition, which takes most of the time, so `OptionSource` caches each file until it is
+edited. Nothing here imports torch.
 """
 
 from argparse import ArgumentParser
@@ -79,7 +79,10 @@ def compose_written(overrides: Sequence[str]) -> DictConfig:
 
 
 def _files_of_keys(overrides: Sequence[str]) -> dict[str, Path]:
-    """Return the experiment that sets each key or group, unless the command line sets it."""
+    """Return the file of the experiment that sets each key or group.
+
+    Keys that the command line sets are left out.
+    """
     values = typed(overrides)
     names = names_in(values.pop(EXPERIMENT, None))
     decided = {*map(full_key, values)}
@@ -99,13 +102,16 @@ def _checked(overrides: Sequence[str]) -> DictConfig:
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
-    """Return the checked config of a run, given the one that Hydra passes to its main function."""
+    """Return the checked config of a run, given the config that `hydra.main` passes on."""
     runtime = HydraConfig.get()
     return settle(config, runtime.runtime.choices, runtime.overrides.task)
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides, with the default recipe unless they sweep over tasks or scales."""
+    """Return the overrides, with the default recipe added if they choose none.
+
+    A sweep over tasks or scales gets none, because its runs have different default recipes.
+    """
     options = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
     recipe = default_recipe(options["task"], options.get("scale"))
     if recipe is None or "recipe" in options:
@@ -116,7 +122,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
 
 
 def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the options that a run's experiments choose, as Hydra resolves them."""
+    """Return the option of each group that a run's experiments choose, as Hydra resolves them."""
     words = [text for text in overrides if text.startswith(f"{EXPERIMENT}=")]
     if not words or any(parsed(text).is_sweep_override() for text in words):
         return {}
@@ -152,8 +158,8 @@ def _sinks_of_run(choice: Sequence[str]) -> list[str]:
 def shown_config(argv: Sequence[str]) -> str | None:
     """Return the text that `--cfg job` prints, or None if that flag is not set.
 
-    Hydra would print the config as it composes it, without the values of a recipe. A run's config
-    has no interpolations, so `--resolve` changes nothing.
+    Hydra itself would print the composed config before it is settled (see `settle.py`). A run's
+    config has no interpolations, so `--resolve` changes nothing.
     """
     flags = ArgumentParser(add_help=False, allow_abbrev=False)
     flags.add_argument("--cfg", "-c")
@@ -212,7 +218,7 @@ class OptionSource(ConfigSource):
         return sorted({*names})
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Return a copy of a file's content, which Hydra then edits, and its package."""
+        """Return a file's content and its package. Hydra edits the content, so this is a copy."""
         path = self._file(config_path)
         if not path.is_file():
             raise ConfigLoadError(f"{path} does not exist")
@@ -277,7 +283,7 @@ def configs_open() -> Iterator[None]:
 
 
 def defaults_list(overrides: Sequence[str]) -> Any:
-    """Return Hydra's list of the options from which it composes a run with these overrides."""
+    """Return Hydra's defaults list: the options from which it composes a run with overrides."""
     with configs_open() if GlobalHydra.instance().hydra is None else nullcontext():
         loader = GlobalHydra.instance().config_loader()
         return loader.compute_defaults_list(CONFIG_NAME, [*overrides], RunMode.RUN)

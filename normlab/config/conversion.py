@@ -1,7 +1,7 @@
-"""Converts YAML to a class. Errors give the file, the key and the value.
+"""Converts the content of a YAML file to a class. Errors name the file, the key and the value.
 
-The key is found by converting the values of a mapping or list one by one, because msgspec gives the
-place of an error only within its message.
+The key is found by converting the values of a mapping or list one by one, because msgspec reports
+the place of an error only in the text of its message.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class WrongField(ValueError):
 class OneOfKinds:
     """Base class of a value that may have several forms in a file.
 
-    Each form is a subclass, and a Struct.
+    Each form is a subclass that is also a Struct.
     """
 
     @classmethod
@@ -50,8 +50,9 @@ class _Culprit(NamedTuple):
 def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: bool = True) -> _T:
     """Convert a mapping to `kind`.
 
+    `path` is the file that contains it, and `key` is its key in the file, or "" for the whole file.
     Raise UserError with file, key and value if a value does not fit. Unless `strict`, a number or a
-    boolean may be given as text.
+    boolean may be written as text.
     """
     if not isinstance(content, dict):
         raise wrong_value(path, key, f"expected keys and values, found {content!r:.60}")

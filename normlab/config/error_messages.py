@@ -68,7 +68,7 @@ def setting_error(error: Exception, typed: Collection[str] = ()) -> SettingError
     """Return a Hydra or OmegaConf error as one line, with the key and the allowed values.
 
     For a missing key such as `task.source.size`, OmegaConf may name only the missing node,
-    `task.source`; `typed` are the keys on the command line.
+    `task.source`. The full key is then looked up in `typed`, the keys on the command line.
     """
     from omegaconf import errors
 

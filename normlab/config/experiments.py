@@ -20,7 +20,7 @@ EXPERIMENT = "experiment"
 
 
 def is_file(text: str) -> bool:
-    """Return whether an argument is a file of settings."""
+    """Return whether an argument is the name of a file of settings."""
     return "=" not in text and text.endswith((".yaml", ".yml"))
 
 
@@ -42,9 +42,10 @@ def chosen_file(text: str) -> str:
 
 
 def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of an experiment, with text as written; raise UserError for other files.
+    """Return the content of an experiment, with text exactly as written.
 
-    YAML reads `name: 1.10` as a number, and would drop its last digit.
+    YAML itself would read `name: 1.10` as a number and drop its last digit. Raise UserError if the
+    file is not an experiment.
     """
     if not content:
         raise UserError(
@@ -114,7 +115,7 @@ def files_of(names: Sequence[str]) -> dict[str, Path]:
 
 
 def _with_bases(name: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield the file and the content of each experiment that this one inherits, then its own."""
+    """Yield the file and content of each experiment that this one inherits from, then its own."""
     path = paths(EXPERIMENT).get(name, Path(name))
     content = read_option(path)
     for base in content.get("defaults", []):

@@ -125,7 +125,7 @@ def _named_folders(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str,
 
 
 def _place(place: str) -> str:
-    """Return the folder of an entry of Hydra's search path."""
+    """Return the folder that an entry of Hydra's search path stands for."""
     if not place.startswith("pkg://"):
         return place.removeprefix("file://")
     package, *below = place.removeprefix("pkg://").split(".")
@@ -157,8 +157,8 @@ def own_line(error: BaseException) -> str:
 def source_of(target: str) -> Path:
     """Return the file that defines a class, given its dotted name, such as `mine.MineNorm`.
 
-    Raise UserError if there is no such module, or if another module hides the user's own. The
-    user's folders must be on the import path (`add_to_import_path`).
+    The user's folders must be on the import path (`add_to_import_path`). Raise UserError if there
+    is no such module, or if another module of the same name hides the user's.
     """
     module = target.rpartition(".")[0]
     spec = find_spec(module)

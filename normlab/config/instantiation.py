@@ -1,6 +1,6 @@
-"""Instantiation of a run's objects from the nodes of its config, once their values are valid.
+"""Builds the objects of a run from the nodes of its config, after all values are checked.
 
-A node has an option's name and values; its class is looked up in the option's file.
+A node has the name and the values of an option. Its class is looked up in the option's file.
 """
 
 import inspect

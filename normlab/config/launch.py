@@ -11,7 +11,7 @@ from typing import NamedTuple
 from normlab.errors import UserError
 
 PARENT = "NORMLAB_SWEEP"
-"""The variable with the id of the process of a sweep or a study that started this one."""
+"""The environment variable with the process id of the sweep or study that started this process."""
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -34,7 +34,7 @@ def launch() -> Launch:
     """Return this process's rank and world size: rank 0 of 1 unless several processes were started.
 
     Schedulers and shells leave `RANK` or `WORLD_SIZE` behind, so one without the other, or a world
-    of one, means nothing. Raises UserError for numbers that cannot be a rank and a size.
+    of one, is ignored. Raises UserError for numbers that cannot be a rank and a size.
     """
     if not (os.environ.get("RANK") and os.environ.get("WORLD_SIZE")):
         return Launch()
@@ -53,7 +53,7 @@ def launch() -> Launch:
 
 
 def check_single(what: str) -> None:
-    """Raise UserError if this process is one of several; `what` says what needs a single one."""
+    """Raise UserError if this process is one of several. `what` says what needs one process."""
     if (process := launch()).size > 1:
         raise UserError(
             f"the environment has {process.variables}, as under torchrun, but {what}; start it "
@@ -62,9 +62,10 @@ def check_single(what: str) -> None:
 
 
 def end_with_the_sweep() -> None:
-    """Make a run of a sweep exit when the sweep is killed, so that it can be restarted (Linux).
+    """Make a run of a sweep exit when the sweep is killed. This works only on Linux.
 
-    Otherwise the run would keep running and hold the lock of its folder.
+    Otherwise the run would keep running and hold the lock on its folder, so the sweep could not be
+    restarted.
     """
     parent = os.environ.pop(PARENT, None)
     if parent is None or sys.platform != "linux":

@@ -16,7 +16,7 @@ from pathlib import Path
 from normlab.config.launch import launch
 
 MOST_THREADS = 4 * (os.cpu_count() or 1)
-"""The most threads per run, and the most simultaneous runs; more is treated as a typo."""
+"""The maximum number of threads per run and of simultaneous runs. More is treated as a typo."""
 
 _BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 matrix products (Ampere)
 # A processor is named after the first entry whose features it has; torch's kernels use them.
@@ -34,8 +34,8 @@ _INSTRUCTION_SETS = (
 def usable_cores(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the number of cores that this process may use, by its affinity and its CPU quota.
 
-    Containers (`docker --cpus`, a Kubernetes limit) often have a quota of the kernel's control
-    groups, which affinity does not show; a process with more threads than that is throttled.
+    Containers (`docker --cpus`, a Kubernetes limit) often have a quota set by the kernel's control
+    groups, which the affinity does not show. A process with more threads than that is throttled.
     """
     affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
@@ -108,7 +108,7 @@ def processor_features() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def gpu() -> tuple[int, int] | None:
-    """Return the compute capability of the process's GPU, such as (9, 0); None if it has none."""
+    """Return the compute capability of the process's GPU, such as (9, 0), or None without a GPU."""
     torch = find_spec("torch")
     if torch is None or not list(Path(str(torch.origin)).parent.glob("lib/*torch_cuda.*")):
         return None

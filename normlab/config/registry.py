@@ -2,12 +2,12 @@
 
 A folder below `configs/` is a group, and a YAML file in it is an option. The user's own folders add
 options to these groups. Listing needs neither torch nor Hydra. A node in a run's config has the
-name and the values of an option, and `node_settings` returns the file's settings, which name the
-class. `comments.py` reads the description of an option.
+name and the values of an option, and `node_settings` looks up the settings in the option's file,
+which name the class. `comments.py` reads the description of an option.
 
 Some keys of a file describe the option and are not settings (`ABOUT`):
 
-_title_: layer norm            its name in tables of papers; by default the name of the file
+_title_: layer norm            its name in tables for papers; by default the name of the file
 _pools_over_: feature          the axes over which a norm pools, for the list of norms
 _norms_: none, or required     the norms that a placement accepts; by default any
 """
@@ -50,34 +50,35 @@ class Option:
 
     @property
     def description(self) -> str:
-        """Return the sentence that describes the option in lists."""
+        """The sentence that describes the option in lists."""
         return description_in(self.path).summary
 
     @property
     def details(self) -> str:
-        """Return the whole description of the option."""
+        """The whole description of the option."""
         return description_in(self.path).details
 
     @property
     def title(self) -> str:
-        """Return the name for tables of papers, such as `Layer norm`."""
+        """The name in tables for papers, such as `Layer norm`."""
         return str(_content_of(self.path).get("_title_", self.name))
 
     @property
     def pools_over(self) -> str:
-        """Return the axes over which a norm pools, such as `batch and position`; "" if unknown."""
+        """The axes over which a norm pools, such as `batch and position`, or "" if unknown."""
         return str(_content_of(self.path).get("_pools_over_", ""))
 
     @property
     def norms(self) -> str:
-        """Return the norms that a placement accepts: "none", "required" (any but none) or "any"."""
+        """The norms that a placement accepts: "none", "required" (any but none) or "any"."""
         return str(_content_of(self.path).get("_norms_", "any"))
 
 
 def paths(group: str, first: Path | None = None) -> dict[str, Path]:
-    """Return the file of each option of a group, by name, in the given `folders`.
+    """Return the file of each option of a group, by name, or {} for an unknown group.
 
-    Returns {} if there is no such group. Raises UserError for an option in two folders.
+    `first` is searched instead of `configs/` (see `folders`). Raises UserError for an option that
+    is in two folders.
     """
     by_name: dict[str, Path] = {}
     for path in (path for root in folders(first) for path in (root / group).glob("*.yaml")):
@@ -87,9 +88,9 @@ def paths(group: str, first: Path | None = None) -> dict[str, Path]:
 
 
 def path_of(group: str, name: str) -> Path | None:
-    """Return the file of an option, or None, without listing the group.
+    """Return the file of an option, or None if there is none. The group is not listed.
 
-    Raises UserError for an option in two folders.
+    Raises UserError for an option that is in two folders.
     """
     files = [root / group / f"{name}.yaml" for root in folders()]
     files = [file for file in files if file.stem == name and file.is_file()]  # no path in a name
@@ -108,7 +109,7 @@ def option_names(group: str) -> list[str]:
 
 
 def norm_name(name: str) -> str:
-    """Return the option that a norm's name refers to, such as `bn` for `BatchNorm`."""
+    """Return the option that a norm's name stands for: `bn` for `BatchNorm`, other names as is."""
     word = re.sub("[-_]", "", name.lower())
     return NORM_WORDS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 
@@ -141,7 +142,7 @@ def options_with(group: str) -> dict[str, list[str]]:
 
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
-    """Return the content of an option's file; raise UserError, with the key, if it is missing."""
+    """Return the content of an option's file. If it does not exist, raise UserError with `key`."""
     if (path := path_of(group, str(name))) is None:
         known = ", ".join(option_names(group))
         problem = f"{key}.{OPTION}={name!r:.60} does not exist here; choose from {known}"
@@ -194,9 +195,8 @@ def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
 def node_settings(node: object, key: str) -> Mapping[str, Any]:
     """Return the content of the file of a node's option, which names the class.
 
-    Raise UserError if the node does not name an option that exists.
-
-    `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
+    `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`. Raise
+    UserError if the node does not name an option that exists.
     """
     if not isinstance(node, Mapping):
         raise UserError(f"{key}={node!r:.60} must be a mapping with the key `option`")

@@ -1,4 +1,4 @@
-"""The config of a run, in the types of its schema or as the plain data of a record, and its checks.
+"""Converts a run's config to the types of its schema or to plain data, and checks its values.
 
 Each value must be within the range of its key, and no two values may conflict. This is checked as
 soon as a run is composed. The annotations of an option's own parameters, such as
@@ -94,7 +94,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
 
 
 def check_plain(config: Mapping[str, Any]) -> None:
-    """Raise UserError for a class or an interpolation: records hold only plain data."""
+    """Raise UserError for a class or an interpolation, because records hold only plain data."""
     for key, value in leaves(config):
         if TARGET in key.split(".") or (isinstance(value, list) and _names_classes(value)):
             raise UserError(
@@ -112,14 +112,14 @@ def _names_classes(node: object) -> bool:
 
 
 def keys_that_repeat(config: DictConfig, key: str) -> list[str]:
-    """Return the keys of a config that repeat a key and have the same value."""
+    """Return the keys of a config that repeat another key and still have its value."""
     value = OmegaConf.select(config, key)
     repeating = [name for name, source in REPEATS.items() if source == key]
     return [x for x in repeating if _has(config, x) and OmegaConf.select(config, x) == value]
 
 
 def _has(config: DictConfig, key: str) -> bool:
-    """Return whether a config has a dotted key, even if it is null."""
+    """Return whether a config has a dotted key, even if its value is null."""
     node, _, name = key.rpartition(".")
     parent = OmegaConf.select(config, node)
     return isinstance(parent, DictConfig) and name in parent

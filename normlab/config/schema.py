@@ -198,11 +198,11 @@ SHORT = {facts.short: name for name, facts in KEYS.items() if facts.short}
 REPEATS = {name: facts.repeats for name, facts in KEYS.items() if facts.repeats}
 """The keys that repeat another key's value in the options of configs/."""
 FOLDERS = {name.rpartition(".")[2]: facts.folder for name, facts in KEYS.items() if facts.folder}
-"""The names of keys that are folders, which are never hashed at any depth, with the number of last
-components that a published config keeps (of a run's folder, the experiment and the seed)."""
+"""The names of keys that are folders, which are not hashed at any depth. The value is how many last
+components of the path a published config keeps: of a run's folder, the experiment and the seed."""
 NOT_HASHED = frozenset(name for name, facts in RUN_KEYS.items() if facts.folder or not facts.hashed)
-"""The keys and nodes at the top that are not part of an experiment's fingerprint; the seed of a
-corpus is."""
+"""The top-level keys and nodes that are not part of an experiment's fingerprint. (The seed of a
+corpus is part of it.)"""
 NEWER_OF_MODELS = {
     name: facts.default for name, facts in KEYS.items() if facts.newer and name.startswith("model.")
 }
@@ -215,7 +215,7 @@ WrittenConfig = make_dataclass(
 )
 """What a command line or an experiment may set: the config of a run, and short keys.
 
-Launchers pickle it by its module and name; the annotations of its fields cannot be pickled.
+Launchers pickle it by its module and name, because the annotations of its fields cannot be pickled.
 """
 
 

@@ -131,7 +131,7 @@ def check_keys(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
         option, names = choices.get(node), option_names(group)
         if not rest or option not in names:
             continue
-        has = {*option_settings(group, option, node), *names}  # `norm: {rms: {eps: 1e-6}}`, too
+        has = {*option_settings(group, option, node), *names}  # also `norm: {rms: {eps: 1e-6}}`
         has |= {name.partition("/")[2] for name in groups() if name.startswith(f"{group}/")}
         if node == "model":
             has |= {name.split(".")[1] for name in NEWER_OF_MODELS}

@@ -1,4 +1,4 @@
-"""`sites`: rules that set different norms at some places of a model."""
+"""The rules in `sites`, which set different norms at some places of a model."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The range of a value, in words and as a type, and ranges that many keys share."""
+"""Ranges of values, in words and as types, and the ranges that many keys share."""
 
 import sys
 from enum import Enum
@@ -47,7 +47,7 @@ _MOST = sys.float_info.max  # leaves out infinity
 
 
 def number(kind: type[int | float] = float, **ends: Any) -> Range:
-    """Return the range of a number, given its bounds as for `msgspec.Meta`, such as `ge=0`."""
+    """Return a range of numbers. The bounds are arguments of `msgspec.Meta`, such as `ge=0`."""
     words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
     text = " and ".join(f"{words[end]} {value:.15g}" for end, value in ends.items())
     if not {"le", "lt"} & ends.keys():
@@ -56,7 +56,10 @@ def number(kind: type[int | float] = float, **ends: Any) -> Range:
 
 
 def list_of(kind: str, each: Range, length: int | None = None) -> Range:
-    """Return the range that allows lists with elements in the range `each`, a `kind` in words."""
+    """Return the range of lists whose elements are in the range `each`.
+
+    `kind` is a noun for the elements. With `length`, lists must have this number of elements.
+    """
     sized = Meta(min_length=length, max_length=length)
     return Range(f"a list of {kind}, each {each.allowed}", Annotated[list[each.kind], sized])
 

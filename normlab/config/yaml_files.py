@@ -80,7 +80,7 @@ def _load(path: Path, loader: Any) -> Any:
 def parse_config(text: str) -> Any:
     """Parse a run's `config.yaml`.
 
-    Raise YAMLError for aliases, which can expand beyond any memory.
+    Raise YAMLError for aliases, which can expand to more than fits into memory.
     """
     for token in yaml.scan(text, Loader=_LOADER):
         if isinstance(token, yaml.AliasToken):

@@ -53,7 +53,10 @@ def checkout_state() -> tuple[str | None, bool | None]:
 
 
 def uncommitted_files() -> set[Path]:
-    """Return the code and config files that differ from the commit; empty outside a checkout."""
+    """Return the code and config files that differ from the commit.
+
+    The set is empty outside a checkout.
+    """
     if not (CHECKOUT / ".git").exists():
         return set()
     try:
@@ -72,7 +75,7 @@ def _git(*arguments: str) -> str:
 
 
 def module_file(name: str) -> Path:
-    """Return the path of a normlab module's file, if there is one."""
+    """Return the path of a normlab module's file, which exists only if there is such a module."""
     return CHECKOUT.joinpath(*name.split(".")).with_suffix(".py")
 
 
@@ -100,7 +103,7 @@ def _imports(file: Path) -> Iterator[str]:
 
 
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of a run's own and edited norms, and of other such options.
+    """Return the files of the norms and other options of a run that are the user's or edited.
 
     The key is `mine` for a norm, and `placement/mine` for a placement. The value is the name and
     the hash of each file with a class, such as `mine.py 0a1b2c3d4e`. For normlab's own options,
@@ -143,7 +146,7 @@ def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> 
 
 
 def followed_by(codes: Sequence[Code], code: Code) -> list[Code]:
-    """Return the run's versions of the code with `code` added, unless it is the last one."""
+    """Return the run's versions of the code with `code` added, unless it is already the last."""
     return [*codes, *([code] if list(codes[-1:]) != [code] else [])]
 
 
@@ -184,5 +187,5 @@ def commit_text(commit: str, dirty: bool | None) -> str:
 
 
 def same_code(a: MadeBy, b: MadeBy) -> bool:
-    """Return whether two runs have the same numerics, and shared user norms of identical code."""
+    """Return whether two runs have the same numerics, and the same code for shared user norms."""
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())

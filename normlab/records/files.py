@@ -71,7 +71,7 @@ def remove_leftovers(folder: Path | str, *, after: float = 0.0) -> None:
 
 @contextlib.contextmanager
 def only_writer(path: Path) -> Generator[None]:
-    """Create the folder of a file and hold a lock on the file, to read it and then write it."""
+    """Create a file's folder, and hold a lock on the file while it is read and rewritten."""
     from filelock import FileLock  # imported here because only a few commands need it
 
     path.parent.mkdir(parents=True, exist_ok=True)

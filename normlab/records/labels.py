@@ -2,7 +2,7 @@
 
 Names, reasons and signatures come from records, which may be untrusted. A control character could
 clear a terminal or hide a line, a newline could add a row to a table, and a leading `=` would turn
-a cell into a formula. Therefore use these functions on all text for a terminal, page or sheet.
+a cell into a formula. Therefore use these functions for all text in a terminal, page or sheet.
 """
 
 import re
@@ -38,7 +38,10 @@ def norms_of(choices: Mapping[str, Any]) -> list[str]:
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """Return a run's placement, or None if it has none or keeps the default without attention."""
+    """Return a run's placement, or None if it need not be shown.
+
+    That is so for a run without a placement, and for the default in a model without attention.
+    """
     placement, model = choices.get("placement"), _node(config, "model")
     if placement is None or (placement == "pre" and model and "num_heads" not in model):
         return None

@@ -102,7 +102,7 @@ def read(root: Path) -> dict[str, str]:
 
 
 def _checksums(root: Path, only: Collection[Path] | None = None) -> dict[str, str]:
-    """Return the checksums of all evidence on disk, or only of some files, by path in `root`."""
+    """Return the checksums of all or only some evidence on disk, by path relative to `root`."""
     checksums: dict[str, str] = {}
     for folder, _, files in os.walk(root):
         for path in (Path(folder) / name for name in files if not name.startswith(".")):

@@ -151,7 +151,7 @@ class Address(NamedTuple):
 
 
 def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
-    """Parse an address. Return None for other text or, if `packed`, without packed runs."""
+    """Parse an address. Return None for other text and, if `packed`, if nothing is packed there."""
     if (match := _ADDRESS.fullmatch(str(place))) is None:
         return None
     folder, seed = Path(match["folder"]), match["seed"]

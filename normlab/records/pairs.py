@@ -197,7 +197,11 @@ def varying(experiments: Sequence[Parts]) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, standard deviation (n - 1; None for one seed or a non-finite mean), number of seeds."""
+    """The mean, the standard deviation and the number of the values of several seeds.
+
+    The standard deviation has n - 1 in its denominator. It is None for a single seed, or if the
+    mean is not finite.
+    """
 
     mean: float
     sd: float | None

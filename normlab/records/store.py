@@ -57,7 +57,7 @@ def run_id(config: Mapping[str, Any]) -> str:
 class RunStore:
     """The runs in a folder, which need not exist yet.
 
-    After a call of `entries`, `damaged` lists the unreadable files with reasons, and `open` lists
+    After a call to `entries`, `damaged` lists the unreadable files with reasons, and `open` lists
     the folders of runs that have a config but no record because they are running or were killed.
     """
 
@@ -211,7 +211,7 @@ def lookup(record: RunRecord, name: str, default: object = None) -> object:
 
 
 def written(value: object) -> str:
-    """Return one text for equal values of a config or a command line, such as "3e-3" and 0.003."""
+    """Return the same text for equal values of a config or command line: "3e-3" and 0.003."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     try:
@@ -277,7 +277,7 @@ def hypotheses_file(split: str) -> str:
 
 
 def read_hypotheses(place: Path) -> dict[str, list[str]]:
-    """Return a run's hypotheses, one per line, by test split. A damaged file raises UserError."""
+    """Return the lines of a run's hypotheses by test split. A damaged file raises UserError."""
     if (packed := run_at(place)) is not None:
         return packed[0].hypotheses.get(packed[1], {})
     splits: dict[str, list[str]] = {}

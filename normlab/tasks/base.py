@@ -145,15 +145,15 @@ class Task(ABC):
     def collate(
         self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
     ) -> Any:
-        """Return a batch of examples, given as rows of `lengths`; for `padding` see `batch`."""
+        """Return a batch of the examples in some rows of `lengths`. For `padding`, see `batch`."""
 
     @abstractmethod
     def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return the SUM of each loss; its denominator is in `batch.counts` under the same name."""
+        """Return the sum of each loss by name. `batch.counts` has the denominator for its mean."""
 
     @abstractmethod
     def score_sums(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return the sums per example, [B, ...], that `scores` needs, by the keys of `sum_shapes`.
+        """Return the sums per example, [B, ...], that `scores` needs, keyed as in `sum_shapes`.
 
         Without `length_buckets`, they may be sums over the whole batch, [1, ...].
         """
@@ -171,7 +171,7 @@ class Task(ABC):
         return {}
 
     def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
-        """Return the logits `[N, V]` at real targets, from whole sequences and from single steps.
+        """Return the logits `[N, V]` at real targets, of whole sequences and of single steps.
 
         Both use the true previous tokens. Returns None for a task that does not generate. All
         examples must have the same length, because padding would be fed as if it were real tokens.
@@ -218,11 +218,11 @@ class Task(ABC):
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def longest_fed(self, max_positions: int) -> int:
-        """Return the maximum number of positions that a run may feed to a model with a limit."""
+        """Return the maximum number of positions that a run may feed, given the model's limit."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
-        """Return the smallest number of tokens that a norm pools in a batch of lengths [n, k]."""
+        """Return the fewest tokens that a norm may pool in a batch with these lengths, [n, k]."""
         return int(lengths.sum(axis=0).min())
 
     def split(self, name: str) -> Any:
@@ -232,7 +232,10 @@ class Task(ABC):
         return self.splits[name]
 
     def dimmed(self, brightness: float) -> AbstractContextManager[None]:
-        """Return a context that multiplies pixels by a factor. Raise UserError without images."""
+        """Return a context that multiplies pixels by a factor.
+
+        Raises UserError if the examples are not images.
+        """
         raise UserError(
             f"observe.test_brightness=[{brightness:g}]: the examples of this task are not images; "
             "omit it"
@@ -265,7 +268,7 @@ class Task(ABC):
         scored per length group, such as `length_33_64/loss`. If text is generated, rank 0 writes it
         to `outputs`. `batch_size=None` uses the task's `eval_batch_size`. `limit` is the maximum
         number of examples, which are spread evenly over the split. `each` is called with the
-        indices of every batch and the batch.
+        indices of the examples in every batch and with the batch.
         """
         lengths, device = self.lengths(split), next(model.parameters()).device
         chosen = spread(len(lengths), limit)

@@ -25,7 +25,7 @@ _BINS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledBatch(Batch):
-    """Examples with their class numbers."""
+    """Examples with their class indices."""
 
     labels: Int[Tensor, "B"]
 

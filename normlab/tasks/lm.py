@@ -31,7 +31,7 @@ from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 
 @dataclass(frozen=True)
 class LengthChange:
-    """The step at which training switches to another `max_length`; both are None if it never does.
+    """The step at which training switches to another `max_length`, or None for both if it does not.
 
     Instead of `step`, `after` can be set: the share of all `steps` before the change (BERT: 0.9).
     """
@@ -91,7 +91,7 @@ class DocumentTask(Task):
         corpus: where the documents come from.
         vocab_size, pieces, lowercase: see `DocumentTokenizer.train`.
         max_length: maximum number of tokens per training example, including special tokens.
-        eval_max_length: the same for validation and test; None uses the largest one in training.
+        eval_max_length: the same for validation and test. None means the largest in training.
         length_change: when to switch training to another `max_length`.
         accumulate: micro-batches per step, needed to convert `length_change.step` to batches.
     """
@@ -127,7 +127,7 @@ class DocumentTask(Task):
 
     @cached_property
     def data(self) -> PreparedDocuments:
-        """Return the tokenized corpus, prepared on first use."""
+        """The tokenized corpus, prepared on first use."""
         return prepare_documents(
             self.corpus, vocab_size=self.vocab_size, pieces=self.pieces, lowercase=self.lowercase
         )

@@ -34,9 +34,9 @@ class MaskedBatch(Batch):
     """Masked examples as tensors.
 
     `places` holds the positions to predict in each row, padded to equal length. `real` holds the
-    flat indices of its entries that are not padding, and `labels` the true tokens at these
-    positions, row by row. `is_random_next` is 0 if the second segment follows the first, and 1 if
-    it comes from another document.
+    flat indices of the entries of `places` that are not padding, and `labels` the true tokens at
+    these positions, row by row. `is_random_next` is 0 if the second segment follows the first, and
+    1 if it comes from another document.
     """
 
     ids: Int[Tensor, "B P"]

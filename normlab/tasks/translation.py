@@ -96,7 +96,7 @@ class Translation(Task):
 
     @cached_property
     def data(self) -> PreparedTranslation:
-        """Return the tokenized corpus, prepared on first use."""
+        """The tokenized corpus, prepared on first use."""
         return prepare_translation(
             self.corpus,
             vocab_size=self.vocab_size,
@@ -242,7 +242,7 @@ class Translation(Task):
         """Score plain-text translations by BLEU, brevity penalty, length ratio and chrF.
 
         `chosen` holds the indices of the translated sentences, or is None for the whole split.
-        `decoded` holds the same lines as returned by the tokenizer; if it is set, `bleu_tok` is
+        `decoded` holds the same lines as the tokenizer returned them. If it is set, `bleu_tok` is
         added (see `evaluate`). Raises UserError if the split does not exist, or if there are more
         or fewer lines than references.
         """

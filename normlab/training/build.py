@@ -28,9 +28,9 @@ from normlab.training.sinks import Sink
 from normlab.training.trainer import Trainer
 
 _GRAPHS = 64
-"""The maximum number of compiled graphs per block; torch's default is 8, and beyond it blocks run
-uncompiled. Encoder and decoder, batches with and without padding, training and evaluation, and each
-phase of the norms need different graphs.
+"""The maximum number of compiled graphs per block. A block that needs more runs uncompiled. torch's
+default is 8. Encoder and decoder, batches with and without padding, training and evaluation, and
+each phase of the norms need different graphs.
 """
 
 

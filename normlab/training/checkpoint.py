@@ -175,7 +175,7 @@ def _fits(value: Tensor | None, current: Tensor) -> bool:
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
-    """Return the mean of several states, computed in float64, with integers from the last state."""
+    """Return the mean of several state dicts, computed in float64. Integers are the last ones."""
     sums: dict[str, Tensor] = {}
     last: Weights = {}
     count = 0
@@ -196,8 +196,8 @@ def start_from(
 ) -> tuple[str, list[Code]]:
     """Copy another run's weights into a model where names and shapes match (`start_from`).
 
-    So a model trained with layer norm can continue with batch norm: gains, shifts and linear layers
-    are copied, while running statistics and the norms' schedules start from their initial state.
+    For example, a model trained with layer norm can continue with batch norm: gains, shifts and
+    linear layers are copied, and running statistics and the norms' schedules start afresh.
 
     `stamp` is the plain data that the run writes into its checkpoints. Returns a line that says how
     much was copied and whether it was trained on different data, and the versions of the code that
@@ -229,7 +229,7 @@ def start_from(
         )
     for name in taken:
         state[name].copy_(weights[name])
-    other = f"; it was trained on different data: {', '.join(changed)}" if changed else ""
+    other = f"; that run was trained on different data: {', '.join(changed)}" if changed else ""
     copied = f"{len(taken)} of {len(state)} tensors are copied from {path}"
     note = f"{copied}, and the others are initialized{other}"
     with reading(path):
@@ -264,7 +264,7 @@ def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> N
 
 
 def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -> None:
-    """Restore this process's random state; raise UserError if the number of processes differs."""
+    """Restore this process's random state, or raise UserError for another number of processes."""
     count, world = len(random), process_group.world()
     if count != world.size:
         raise UserError(

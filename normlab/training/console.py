@@ -2,8 +2,8 @@
 
 The bar shows the phase and its progress, the time left (see `Pace`), the loss and the speed. Each
 validation and each note is printed as a line above it. In a pipe, each row is one short line, and a
-status line follows if nothing was printed for some seconds; `metrics.jsonl` has all values. Both
-styles end with a summary of at most twelve lines.
+status line follows if nothing was printed for some seconds. Not all values are printed;
+`metrics.jsonl` has them. Both styles end with a summary of at most twelve lines.
 """
 
 import math
@@ -44,7 +44,7 @@ class Console(Sink):
         style: Literal["auto", "terminal", "plain"] = "auto",
         console: RichConsole | None = None,
     ) -> None:
-        """Choose the style. `auto` draws a bar if stderr is a terminal; `console` is for tests."""
+        """Choose the style. `auto` draws a bar if stderr is a terminal. Tests pass a `console`."""
         self._console = console or RichConsole(file=sys.stderr, highlight=False)
         self._rich = self._console.is_terminal if style == "auto" else style == "terminal"
         self._progress: Progress | None = None

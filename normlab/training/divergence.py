@@ -34,7 +34,10 @@ class Diverged(Exception):
 
 
 class Verdict(NamedTuple):
-    """The first step that diverged, the reason, and whether the step was taken (only if finite)."""
+    """The first step that diverged, and the reason.
+
+    `taken` says whether its update was made, which is so if its loss and gradient were finite.
+    """
 
     step: int
     reason: str
@@ -60,9 +63,10 @@ class Reading(NamedTuple):
 
 
 class Divergence:
-    """The values and windows of a run's steps, kept on the device until they are read.
+    """Collects the losses and gradient norms of steps, and finds those that diverged.
 
-    `add` and `end_window` never wait for the device; `read` and `high` wait once.
+    The values stay on the device until they are read. `add` and `end_window` never wait for the
+    device; `read` and `high` wait once.
     """
 
     def __init__(self, factor: float, device: torch.device):
@@ -80,7 +84,7 @@ class Divergence:
         return first if math.isfinite(first) else None
 
     def add(self, step: int, totals: Tensor, grad_norm: Tensor) -> None:
-        """Add a step to the window, with its loss and penalty in `totals`, float64 [2]."""
+        """Add a step to the current window. `totals` has its loss and penalty, float64 [2]."""
         self._first = torch.where(self._first.isnan(), totals[0], self._first)
         self._sum = self._sum + totals[0]
         self._steps += 1
@@ -101,7 +105,7 @@ class Divergence:
             self._sum, self._steps = torch.zeros_like(self._sum), 0
 
     def high(self) -> Verdict | None:
-        """Return the first window since the last call whose mean loss is too high."""
+        """Return a verdict on the first window since the last call whose mean loss is too high."""
         windows, self._windows = self._windows, []
         if not windows:
             return None

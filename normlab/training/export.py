@@ -21,7 +21,10 @@ _AGREES = 1e-3  # relative to the largest logit, for float32 rounding over dozen
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported run. `apart` is the largest change of an output divided by the largest output."""
+    """An exported run.
+
+    `apart` is the largest change to an output that folding caused, relative to the largest output.
+    """
 
     record: RunRecord
     file: Path

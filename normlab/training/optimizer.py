@@ -24,8 +24,8 @@ class Muon(torch.optim.Optimizer):
 
     The two are `torch.optim.Muon` and `torch.optim.AdamW`, with the same learning rate and weight
     decay. `adjust_lr_fn=match_rms_adamw` (Liu et al. 2025, arXiv 2502.16982) scales Muon's update
-    to the size of AdamW's, so that a learning rate for AdamW works for both. `params` are groups;
-    Muon updates the groups with `hidden=True`.
+    to the size of AdamW's, so that a learning rate for AdamW works for both. `params` are
+    parameter groups, of which Muon updates those with `hidden=True`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Muon(torch.optim.Optimizer):
         self._share_groups()
 
     def _share_groups(self) -> None:
-        """Use the groups of both optimizers, so that they see changes of the learning rate."""
+        """Share the groups of both optimizers, so that they see changes to the learning rate."""
         self.param_groups = [*self.matrices.param_groups, *self.others.param_groups]
 
     def step(self, closure: None = None) -> None:
@@ -108,7 +108,10 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
 def _settings_of_norms(
     settings: Mapping[str, Mapping[Setting, float]], model: nn.Module
 ) -> dict[int, dict[Setting, float]]:
-    """Return the settings that each parameter of a norm gets by its path, keyed by its id."""
+    """Return the settings of each norm's parameters, keyed by the parameter's `id`.
+
+    They are the `settings` whose key is a pattern that matches the norm's path.
+    """
     rules = {key: values for key, values in settings.items() if "." in key}
     norms = [
         m for m in model.modules() if isinstance(m, Norm) and any(True for _ in m.parameters())

@@ -71,7 +71,7 @@ class RunFolder:
         self.move(self.config["runs_dir"])
 
     def move(self, runs_dir: str) -> None:
-        """Set the folder of runs, and with it the run's own folder."""
+        """Set `runs_dir`, and with it the run's own folder."""
         self.config["runs_dir"] = runs_dir
         self.store = RunStore(runs_dir)
         self.folder = self.store.run_dir(self.config)
@@ -108,7 +108,10 @@ class RunFolder:
                     path.rmdir()
 
     def finished(self, *, processes: int) -> RunRecord | None:
-        """Return the record of a run that has ended, or None if there is work left."""
+        """Return the record of a run that has ended, or None if there is work left.
+
+        Raises UserError if the record cannot be reused, for example because the data have changed.
+        """
         if not (self.folder / RECORD_FILE).is_file():
             return None
         record = read_record(self.folder)

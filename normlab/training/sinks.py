@@ -53,7 +53,7 @@ class RunInfo:
 
     @property
     def choices(self) -> dict[str, Any]:
-        """The chosen options by group (`norm`, `placement`, ...); None for a group without one."""
+        """The chosen option of each group (`norm`, `placement`, ...), or None if it has none."""
         return self.config["choices"]
 
 
@@ -73,7 +73,7 @@ class Sink:
     required: ClassVar[bool] = False
 
     def open(self, run: RunInfo) -> Notice | None:
-        """Prepare for the first row, and drop kept rows after `run.resumed_step`.
+        """Prepare for the first row, and discard earlier rows of steps after `run.resumed_step`.
 
         Returns a notice if there is anything to report, such as why W&B is offline.
         """
@@ -85,7 +85,7 @@ class Sink:
         """Flush the rows written so far to disk, before a checkpoint is saved."""
 
     def stage(self, stage: Stage) -> None:
-        """Receive the current stage, at every step and batch, and before the sink opens."""
+        """Receive the stage at every training step and scored batch, even before `open`."""
 
     def note(self, notice: Notice) -> None:
         """Receive a notice, such as that the run was resumed or diverged."""

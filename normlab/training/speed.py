@@ -1,4 +1,4 @@
-"""Measures training speed, by timing steps of a run, and the machine's peak."""
+"""Measures training speed by timing steps of a run, and the peak speed of the machine."""
 
 import statistics
 import time
@@ -73,7 +73,7 @@ class Steps(NamedTuple):
         return str(self.trainer.task.describe().get("unit", "tokens"))
 
     def take(self, steps: int, clock: StepClock) -> tuple[Span, int]:
-        """Take steps; return their time, and their target tokens or images over all processes."""
+        """Take steps, and return their time and their target tokens (or images) over all ranks."""
         before = self.trainer.counters.tokens
         clock.restart()
         for _ in range(steps):
@@ -147,7 +147,10 @@ def peak(model: nn.Module, runtime: Runtime) -> float:
 
 
 def measure(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the speed in tokens or images per second, the share of the peak, and the machine."""
+    """Return a run's training speed, its share of the machine's peak, and facts about the machine.
+
+    The speed is in target tokens or images per second (`unit`).
+    """
     runtime = runtime_of(config)
     steps, clock = start("run", config, runtime), StepClock(runtime.device)
     steps.take(_WARM_UP, clock)

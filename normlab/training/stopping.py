@@ -14,7 +14,7 @@ from normlab.metrics.glossary import new_score
 from normlab.records.record import Score
 
 CONVERGED = 0.01  # a run has converged once its loss is at most 1 % above its last loss,
-TAIL = 0.2  # if its loss improves by less than that over the last 20 % of the run
+TAIL = 0.2  # provided that the loss improved by less than 1 % over the last 20 % of the run
 
 
 DEBUG_STEPS = 3
@@ -23,7 +23,7 @@ DEBUG_STEPS = 3
 
 @dataclass(frozen=True)
 class Budget:
-    """The limits of a run, of which at least one is set; None means no limit.
+    """The limits of a run. None means no limit, and at least one limit is set.
 
     `tokens` counts target tokens. With a limit in minutes, the number of steps depends on the
     machine.
@@ -66,7 +66,7 @@ def heeded_signals() -> list[signal.Signals]:
 
 
 class Interrupts:
-    """A context in which a signal only asks the loop to stop; a second signal acts immediately."""
+    """A context in which a first signal only asks the loop to stop. A second one acts at once."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None

@@ -66,7 +66,11 @@ def find_login() -> Login:
 
 
 def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disabled"]:
-    """Resolve `auto`: WANDB_MODE if disabled or offline, else online with a login, else offline."""
+    """Resolve `auto`.
+
+    It stands for WANDB_MODE if that is disabled or offline, otherwise for online if there is a
+    login, and for offline if there is none.
+    """
     if mode != "auto":
         return mode
     if (wish := _wish()) is not None:
@@ -238,7 +242,10 @@ class _Headlines:
         self._of_probe: dict[str, str] = {}
 
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the headline values in order; for a probe, its first metric of the whole model."""
+        """Return the headline values in order.
+
+        The headline value of a probe is its first metric for the whole model.
+        """
         return {name: value for name, value in values.items() if self._is_one(name)}
 
     def _is_one(self, name: str) -> bool:
@@ -283,7 +290,7 @@ def display_name(run: RunInfo) -> str:
 
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return the labels of a run (norm, placement, ..., scale) that it has, and its own tags."""
+    """Return the labels that a run has (norm, placement, ..., scale), and the user's tags."""
     chosen = config.get("observe", {}).get("tags", ())
     return [
         str(tag) for tag in (*_Labels.of(choices, config), *chosen) if tag not in (None, "", "-")
@@ -291,7 +298,7 @@ def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
 
 
 def _short(label: str, most: int = _TAG) -> str:
-    """Return a label, cut to W&B's limit, which many rules in `sites` can exceed."""
+    """Return a label cut to W&B's limit, which a label for many rules in `sites` can exceed."""
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 

@@ -1,4 +1,4 @@
-"""A saved workspace at Weights & Biases, with scores by batch size and norm, then curves."""
+"""Saves a workspace to Weights & Biases: scores by batch size and norm, then curves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,9 +28,9 @@ def save_workspace(
 ) -> str:
     """Save a workspace of the runs that match `conditions`, and return its URL.
 
-    `conditions` has a value, or several such as `ln,bn`, for each config key. The default project
-    is the sink's, and the default entity is the login's. Raises UserError if the login or the
-    package is missing, or if W&B refuses.
+    `conditions` maps config keys to a value, or to several values such as `ln,bn`. The default
+    project is the sink's, and the default entity is the login's. Raises UserError if the login or
+    the package is missing, or if W&B refuses.
     """
     import wandb
     from wandb.errors import Error
