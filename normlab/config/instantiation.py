@@ -25,7 +25,7 @@ _Kind = TypeVar("_Kind")
 def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind:
     """Build the object of a node and of all nodes inside it. The object must be a `kind`.
 
-    `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
+    `key` is the node's path in the config, such as `norm` or `observe.probe.tid`. `live` are
     arguments that no config holds, such as a width. Nothing is built unless all values are valid.
     """
     return cast("_Kind", builder_of(node, key, kind, live)(**live))
@@ -102,7 +102,10 @@ def _target(name: str, key: str, kind: type) -> type:
 
 
 def part_of(node: Mapping[str, Any], key: str, kind: type[_Kind]) -> _Kind | None:
-    """Build the first node directly inside a node whose class is a `kind`; None if none is."""
+    """Build the first of the nodes directly inside a node whose class is a `kind`.
+
+    Return None if there is no such node.
+    """
     settings = node_settings(node, key)
     for name, value in node.items():
         content = _content_of_node(value, f"{key}.{name}", settings.get(name))
@@ -114,9 +117,9 @@ def part_of(node: Mapping[str, Any], key: str, kind: type[_Kind]) -> _Kind | Non
 
 
 def _content_of_node(value: Any, key: str, default: Any) -> Mapping[str, Any] | None:
-    """Return the content of the file that names the class of a node, or None for other values.
+    """Return the content of the file of a node's option, or None if the value is not a node.
 
-    `default` is the content for a node that does not name its option.
+    `default` is the content if the node does not name its option.
     """
     if not isinstance(value, Mapping):
         return None

@@ -40,12 +40,12 @@ class KeyFacts:
         default: `MISSING` if the key must be set, or if options of `configs/` have the default.
         short: the short key that stands for it.
         repeats: the key whose value it takes unless it is set itself.
-        newer: whether it was added when many runs existed already. A plain config leaves it out at
+        newer: whether it was added when many runs already existed. A plain config leaves it out at
             its default, so that older runs keep their fingerprints.
         hashed: whether it is part of the experiment's fingerprint, unless it is a folder.
         folder: how many components at the end of its path a published record keeps; 0 if the key is
             not a folder.
-        title: its name for readers, if it has one other than the key.
+        title: its name in tables and figures, if that is not the key.
         unit: the noun that follows its number, as in `3,000 steps`.
         values: what readers see instead of key and value, by the value as it is typed.
     """
@@ -72,7 +72,7 @@ def key(default: Any, range: Range | None = None, **facts: Any) -> Any:
 
 
 def newer(default: Any, range: Range | None = None) -> KeyFacts:
-    """Return the properties of an option's key that was added when many runs existed already."""
+    """Return the properties of an option's key that was added when many runs already existed."""
     return KeyFacts(range, default, newer=True)
 
 

@@ -19,7 +19,7 @@ MOST_THREADS = 4 * (os.cpu_count() or 1)
 """The maximum number of threads per run and of simultaneous runs. More is treated as a typo."""
 
 _BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 matrix products (Ampere)
-# A processor is named after the first entry whose features it has; torch's kernels use them.
+# A processor is named after the first entry whose features it has. torch's kernels use these.
 _INSTRUCTION_SETS = (
     ("AMX-BF16", {"amx_bf16"}),
     ("AVX512-BF16", {"avx512_bf16"}),
@@ -66,7 +66,7 @@ def _quotas(cgroups: Path) -> Iterator[int]:
 
 
 def settled_device(device: str) -> str:
-    """Return the device, `cpu` or `cuda`; `auto` is `cuda` if this machine has a GPU."""
+    """Return the device, `cpu` or `cuda`. `auto` is `cuda` if this machine has a GPU."""
     if device != "auto":
         return device
     return "cpu" if gpu() is None else "cuda"

@@ -180,7 +180,7 @@ def _content_of(path: Path) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=512)
 def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
-    """Read an option's file; read it again after each edit."""
+    """Read an option's file. It is read again after each edit."""
     from normlab.config.yaml_files import read_yaml12  # not every command needs YAML
 
     content = read_yaml12(path)

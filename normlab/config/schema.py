@@ -2,8 +2,8 @@
 
 A key of every run is a field of `RunConfig` or of its parts, with its type, its default and, in
 `key`, its other properties. A key that only some options have, such as `norm.ghost`, is a line of
-`OPTION_KEYS` in `keys.py`; the options' files in `configs/` have its default. Comments there say
-what a key means.
+`OPTION_KEYS` in `keys.py`. Its default and a comment that explains it are in the options' files in
+`configs/`.
 
 A wrong key or type fails while the config is composed, with its full path. Other values of options
 are checked against the signature of the class named in the option's file. Nothing here imports

@@ -1,7 +1,7 @@
 """The short keys of W&B and TensorBoard: `wandb=true`, `wandb.KEY=VALUE`, `tensorboard=true`.
 
-`wandb=true` adds a sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it,
-too. Nothing here imports torch or Hydra.
+`wandb=true` adds a sink. `wandb.project=mine` also adds it, and sets `observe.sink.wandb.project`.
+Nothing here imports torch or Hydra.
 """
 
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ def norm_label(choices: Mapping[str, Any]) -> str:
 def norms_of(choices: Mapping[str, Any]) -> list[str]:
     """Return the norms in a label.
 
-    A stack without a norm of its own uses the model's norm. Extra norms follow by name
+    A stack uses the model's norm unless its own is set. Extra norms follow by name
     (`bn+cell_none` in a recurrent model), and then the overrides by module path (`ln+self_bn`). A
     config without norms has the single entry `-`.
     """

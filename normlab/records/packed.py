@@ -5,7 +5,7 @@ its record if it has one. `curves.jsonl.gz` has the curves, and `hypotheses.json
 of the tested weights on each test split. The same content always gives the same bytes.
 
 The address `results/batching/small:bn batching=random@seed3` identifies a run by row, point and
-seed. Without the point, the address stands for all points; without `@seed3`, for all seeds. An
+seed. Without the point, the address stands for all points, and without `@seed3` for all seeds. An
 address is a `Path` and is accepted wherever a run's folder is.
 """
 

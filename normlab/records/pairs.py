@@ -2,7 +2,7 @@
 
 A difference in scores has a single cause only if everything else is the same. Runs are paired by
 seed, and the two runs of a pair share their data, number of processes and arithmetic. In claims,
-and in comparisons of runs that no study planned, they also share their code; a study's table says
+and in comparisons of runs that no study planned, they also share their code. A study's table says
 if the code of its pairs differs. Seeds may run on different machines, but both runs of a pair run
 on the same kind, because bf16 and float32 round differently, as do the kernels of different
 instruction sets.
@@ -161,7 +161,8 @@ _TRAINING = (
 def unequal_training(a: Parts, b: Parts) -> dict[str, list[Any]]:
     """Return the keys for training length and tests in which two rows differ, with both values.
 
-    Experiments of one row, which have the same norm, placement and batch, may differ in these keys.
+    The result is empty for experiments of one row (with the same norm, placement and batch),
+    because they may differ in these keys.
     """
     differing = varying([a, b])
     if not any(f"{key}.".startswith(ROW_KEYS) for key in differing):

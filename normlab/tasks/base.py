@@ -76,14 +76,14 @@ class Task(ABC):
     """Base class of tasks: data, batches, summed losses and scores.
 
     Attributes:
-        batch_size, max_tokens, batching: how training batches are formed; one of the two sizes is
+        batch_size, max_tokens, batching: how training batches are formed. One of the two sizes is
             None.
         eval_batch_size: examples per batch in validation and test.
         test_batch_sizes, test_eval_stats: settings under which to repeat the test. If
             `test_eval_stats` includes `batch`, each batch size is also tested with batch
             statistics.
         length_buckets: upper bounds of the length groups that get separate test scores.
-        targets: target values by validation score; records have the number of steps to reach each.
+        targets: target values by validation score. Records have the steps to reach each of them.
         headline: the task's main score, if it is not the loss.
         padded: whether examples differ in length, so that batches have padding.
         sum_shapes: the keys that `score_sums` returns, each with its shape after the first

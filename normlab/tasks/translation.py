@@ -181,7 +181,7 @@ class Translation(Task):
         """Score a split by loss, perplexity, BLEU and chrF. `model` must be in eval mode.
 
         `bleu` is sacreBLEU on detokenized text, with its `brevity_penalty` and `length_ratio`.
-        `bleu_tok` is BLEU on lowercased Moses tokens, the metric of the IWSLT'14 papers; it is
+        `bleu_tok` is BLEU on lowercased Moses tokens, the metric of the IWSLT'14 papers. It is
         computed only if spaces separate words in the target language (sacreBLEU's tokenizer is
         `13a`).
         """

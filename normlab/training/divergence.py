@@ -66,7 +66,7 @@ class Divergence:
     """Collects the losses and gradient norms of steps, and finds those that diverged.
 
     The values stay on the device until they are read. `add` and `end_window` never wait for the
-    device; `read` and `high` wait once.
+    device, and `read` and `high` wait once.
     """
 
     def __init__(self, factor: float, device: torch.device):

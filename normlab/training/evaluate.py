@@ -47,9 +47,9 @@ class Evaluator:
     Args:
         recalibration_batches: number of training batches for recalibration.
         disturbances: values of noise, weight noise and brightness with which to repeat the test.
-        test_seen: number of training examples to score as well, rounded up to whole batches.
+        test_seen: number of training examples to score in the test, rounded up to whole batches.
         one_batch: whether to score and recalibrate with a single batch.
-        limit: maximum number of examples of a split to score; None for all.
+        limit: maximum number of examples of a split to score, or None for all.
     """
 
     def __init__(

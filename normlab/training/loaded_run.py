@@ -89,7 +89,7 @@ def load_run(
     dotted `key=value` settings that replace settings in the run's config, such as
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
     into the adjacent linear layers or convolutions (see `normlab.models.folding`). If `data` is
-    false, the run's data may be missing; the model can then translate or continue text, but cannot
+    false, the run's data may be missing. The model can then translate or continue text, but cannot
     be scored.
 
     Raises UserError if a file is missing or damaged, a key is invalid, the run is published (and

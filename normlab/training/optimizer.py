@@ -151,7 +151,7 @@ def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
     """Yield each parameter of a model once, in the model's order, with its kind.
 
     All parameters of norms are `norm`, all other biases `bias`. Embeddings are `embedding`, even if
-    the output layer shares them; the weights of a separate output layer are `output`.
+    the output layer shares them, and the weights of a separate output layer are `output`.
     """
     owners: dict[type[nn.Module], Kind] = {
         OutputLayer: "output",

@@ -68,7 +68,7 @@ class Notice(NamedTuple):
 
 
 class Sink:
-    """A receiver of a run's rows. Subclasses override the methods that they need."""
+    """A receiver of a run's rows and notices. Subclasses override the methods that they need."""
 
     required: ClassVar[bool] = False
 

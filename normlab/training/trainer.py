@@ -131,7 +131,7 @@ class Trainer:
         return Outcome("finished", self.counters.step, end)
 
     def start(self) -> None:
-        """Prepare for the first step. `fit` calls this; call it before `step` otherwise."""
+        """Prepare for the first step. Callers of `step` must call this first, as `fit` does."""
         self.model.train()
         self.probes.attach(self.model)
         if notice := self.probes.notice:

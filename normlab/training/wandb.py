@@ -1,7 +1,7 @@
 """Weights & Biases: sends a copy of a run, or keeps it offline if there is no login or network.
 
 The group consists of norm, placement, batch and the other axes of a sweep (`bn-pre-b8`), so that
-W&B averages only over seeds. The job type is the study, `sweep` or `train`; the tags are norm,
+W&B averages only over seeds. The job type is the study, `sweep` or `train`. The tags are norm,
 placement, task, corpus, batch and scale. Rows are reduced to losses, headline scores and one number
 per probe, unless the config asks for `layers`. The chosen options (`norm`, `placement`, ...) are
 top-level config keys next to `batch` and `corpus`, so that W&B can group by norm. The config nodes
@@ -216,7 +216,7 @@ class Wandb(Sink):
                     last.callback(run.log, {}, commit=True)
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
-        """Return a record as a flat dict; a logged score is given by its range and last value."""
+        """Return a record as a flat dict. A logged score is given by its range and last value."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
         stability: Mapping[str, Any] = record.stability
