@@ -36,9 +36,9 @@ from normlab.config.folders import CONFIG_DIR, folders, include_folders
 from normlab.config.overrides import check_arguments, parsed, rewritten, typed
 from normlab.config.registry import read_option
 from normlab.config.run_config import to_dict
-from normlab.config.schema import NEWER_OF_MODELS, WrittenConfig, full_key
+from normlab.config.schema import NEWER_OF_MODELS, WrittenConfig, full_key, is_of_tracker
 from normlab.config.settle import default_recipe, settle
-from normlab.config.trackers import sets_tracker, with_trackers
+from normlab.config.trackers import with_trackers
 from normlab.errors import SettingError, UserError
 
 _ASK_FOR_RECIPES = ("task=", "scale=", f"{EXPERIMENT}=")
@@ -60,8 +60,8 @@ def written_out(arguments: Sequence[str]) -> list[str]:
     arguments that `check_arguments` refuses.
     """
     words = rewritten(arguments)
-    if any(map(sets_tracker, words)):
-        others = [text for text in words if not sets_tracker(text)]
+    others = [text for text in words if not is_of_tracker(text.partition("=")[0])]
+    if others != words:
         sinks = _sinks_of_runs(others)
         words = with_trackers(words, sinks) if sinks else others  # composing reports the problem
     check_arguments(words)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from normlab.config.error_messages import is_group, meant, no_such_key, run_groups
 from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in
 from normlab.config.registry import norm_name, option_names
-from normlab.config.schema import SHORT, TRACKERS, full_key, key_of, lifts_steps
+from normlab.config.schema import SHORT, full_key, is_of_tracker, key_of, lifts_steps
 from normlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _setting(key: str, value: str) -> str:
         pass
     elif limits.is_list_of_texts:  # a list, with or without brackets
         value = value if value.startswith(("'[", '"[')) else f"[{_as_text(value.strip('[]'))}]"
-    elif limits.is_text and key.partition(".")[0] in TRACKERS:  # never a sweep
+    elif limits.is_text and is_of_tracker(key):  # never a sweep
         value = value if value == "null" or value.startswith(("'", '"')) else quoted(value)
     elif limits.is_text:
         value = _as_text(value)

@@ -231,8 +231,12 @@ def key_of(name: str) -> KeyFacts:
 
 def full_key(name: str) -> str:
     """Return the key that a short key, such as `lr` or `wandb.project`, stands for."""
-    tracked = name.partition(".")[0] in TRACKERS
-    return f"observe.sink.{name}" if tracked else SHORT.get(name, name)
+    return f"observe.sink.{name}" if is_of_tracker(name) else SHORT.get(name, name)
+
+
+def is_of_tracker(name: str) -> bool:
+    """Return whether a key is a short key of a tracker, such as `wandb` or `wandb.project`."""
+    return name.partition(".")[0] in TRACKERS
 
 
 def lifts_steps(keys: Collection[str]) -> bool:

@@ -7,14 +7,9 @@ Nothing here imports torch or Hydra.
 from collections.abc import Sequence
 
 from normlab.config.registry import options_with
-from normlab.config.schema import TRACKERS
+from normlab.config.schema import is_of_tracker
 from normlab.config.suggestions import did_you_mean
 from normlab.errors import UserError
-
-
-def sets_tracker(text: str) -> bool:
-    """Return whether an argument is a short key of a tracker with its value."""
-    return text.partition("=")[0].partition(".")[0] in TRACKERS
 
 
 def with_trackers(arguments: Sequence[str], sinks: Sequence[Sequence[str]]) -> list[str]:
@@ -25,10 +20,13 @@ def with_trackers(arguments: Sequence[str], sinks: Sequence[Sequence[str]]) -> l
     """
     trackers: dict[str, bool] = {}
     settings: list[str] = []
-    for text in filter(sets_tracker, arguments):
+    others: list[str] = []
+    for text in arguments:
         key, _, value = text.partition("=")
         name, _, setting = key.partition(".")
-        if setting:
+        if not is_of_tracker(key):
+            others.append(text)
+        elif setting:
             _check_setting(name, setting)
             trackers.setdefault(name, True)
             settings.append(text)
@@ -44,7 +42,7 @@ def with_trackers(arguments: Sequence[str], sinks: Sequence[Sequence[str]]) -> l
         )
     names = dict.fromkeys([*sinks[0], *trackers])
     return [
-        *(text for text in arguments if not (sets_tracker(text) or text.startswith("sink="))),
+        *(text for text in others if not text.startswith("sink=")),
         *(f"observe.sink.{text}" for text in settings if trackers[text.partition(".")[0]]),
         f"sink=[{','.join(name for name in names if trackers.get(name, True))}]",
     ]
