@@ -190,7 +190,7 @@ _HEADER = 512  # characters in which Hydra looks for `# @package`
 
 
 class OptionSource(ConfigSource):
-    """A folder of options, such as `configs/`, for Hydra."""
+    """A folder of options, such as `configs/`, as Hydra reads it."""
 
     @staticmethod
     def scheme() -> str:

@@ -38,7 +38,7 @@ def builder_of(
     live: Collection[str] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[..., object]:
-    """Return a builder of a node that takes the `live` arguments.
+    """Return a function that builds the object of a node from the `live` arguments.
 
     Raise UserError for invalid values. The option's file names the class. `settings` is the file's
     content, if already known.

@@ -109,7 +109,10 @@ def option_names(group: str) -> list[str]:
 
 
 def norm_name(name: str) -> str:
-    """Return the option that a norm's name stands for: `bn` for `BatchNorm`, other names as is."""
+    """Return the option that a norm's name stands for, such as `bn` for `BatchNorm`.
+
+    Other names are returned unchanged.
+    """
     word = re.sub("[-_]", "", name.lower())
     return NORM_WORDS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 

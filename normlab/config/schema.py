@@ -100,7 +100,7 @@ class ValidateConfig:
 
 @dataclass
 class ObserveConfig:
-    """How to observe a run, without changing the experiment."""
+    """Settings for observing a run, which do not change the experiment."""
 
     log_every: int = key(50, COUNT)
     checkpoint_every: int = key(250, COUNT)

@@ -91,7 +91,7 @@ def in_markdown(text: str) -> str:
 
 
 def in_sheet(value: object) -> object:
-    """Return a value for a CSV cell, with a quote before text that a spreadsheet would compute."""
+    """Return a value for a CSV cell, with a quote before text that would be a formula."""
     if not isinstance(value, str):
         return value
     text = one_line(value)

@@ -151,7 +151,10 @@ class Address(NamedTuple):
 
 
 def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
-    """Parse an address. Return None for other text and, if `packed`, if nothing is packed there."""
+    """Parse an address. Return None for other text.
+
+    With `packed`, also return None if the folder has no packed runs.
+    """
     if (match := _ADDRESS.fullmatch(str(place))) is None:
         return None
     folder, seed = Path(match["folder"]), match["seed"]

@@ -137,7 +137,7 @@ def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
 
 
 def spelled(key: str) -> tuple[str, ...]:
-    """Return the dotted config keys that a key covers, because tasks repeat some keys."""
+    """Return the dotted config keys that a key covers, such as the copy that a task has."""
     if key == "norm":
         return (*NORM_KEYS, "sites")  # the label `norm` covers all norms of a model
     dotted = key.rpartition("@")[2].replace("/", ".")
@@ -281,7 +281,10 @@ def why_not_one_experiment(records: Sequence[RunRecord]) -> str | None:
 
 
 def why_not_one_score(records: Sequence[RunRecord], name: str) -> str | None:
-    """Return why a score of finished runs was computed in several ways, or None if in one."""
+    """Return why a score of finished runs cannot be averaged, or None if it can.
+
+    It can if it was computed in the same way in all runs.
+    """
     scores = _measured(records, name).values()
     ways = {(score.signature, score.higher_is_better) for score in scores}
     if len(ways) < 2:

@@ -164,8 +164,8 @@ class RunRecord(
     def metric(self, name: str) -> Score | None:
         """Return a score, or a probe's metric as a score.
 
-        No direction of a probe's metric is better (see the glossary). Its `higher_is_better` is
-        False, because an endpoint that compares it asks whether it is less.
+        For a probe's metric, neither direction is better (see the glossary). Its `higher_is_better`
+        is False, because an endpoint that compares it asks whether it is less.
         """
         if name in self.stability:
             return Score(self.stability[name], False, 1)

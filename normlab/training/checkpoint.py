@@ -175,7 +175,10 @@ def _fits(value: Tensor | None, current: Tensor) -> bool:
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
-    """Return the mean of several state dicts, computed in float64. Integers are the last ones."""
+    """Return the mean of several state dicts, computed in float64.
+
+    Integers are taken from the last state dict.
+    """
     sums: dict[str, Tensor] = {}
     last: Weights = {}
     count = 0
@@ -264,7 +267,10 @@ def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> N
 
 
 def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -> None:
-    """Restore this process's random state, or raise UserError for another number of processes."""
+    """Restore this process's random state.
+
+    Raise UserError if a different number of processes wrote the checkpoint.
+    """
     count, world = len(random), process_group.world()
     if count != world.size:
         raise UserError(

@@ -8,7 +8,7 @@ from normlab.training.divergence import Reading
 
 @dataclass
 class Counters:
-    """What a run has used so far, and the values of its steps. Checkpoints contain it.
+    """Counts what a run has used so far, and sums the values of its steps. Saved in checkpoints.
 
     `seconds` is the time since the run started, without interruptions, and `train_seconds` the part
     of it that was spent in steps. `rows` is the number of rows logged. `loss` and `grad_norm` are

@@ -65,7 +65,7 @@ class LoadedRun:
         return scores | self._reached()
 
     def _reached(self) -> dict[str, Score]:
-        """Return the steps and tokens to reach each target of `observe.targets`."""
+        """Return the steps and tokens that the run needed for each target in `observe.targets`."""
         if not (targets := self.config["observe"]["targets"]):
             return {}
         state, validations = load_checkpoint(self.checkpoints.last), Validations()

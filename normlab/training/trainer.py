@@ -285,7 +285,7 @@ class Trainer:
         self.divergence.end_window(drawn.step, last=self._budget_spent() is not None)
 
     def _end_step(self, started: float, verdict: Verdict | None = None) -> None:
-        """Time and report a step, and log a row if one is due. Raise Diverged if it diverged."""
+        """Time and report a step, and log a row if one is due. Raise Diverged for a `verdict`."""
         at = self.counters
         at.time(time.perf_counter() - started)
         spent = min(1.0, max(self.budget.shares(**self._used).values()))
