@@ -1,9 +1,10 @@
 """HybridNorm: norms on queries, keys and values; feed-forward layers add to the normalized stream.
 
-    attention       y = x + f(x), with a norm on each head's queries, keys and values
-    feed-forward    y = n + f(n),  n = norm(x): the branch is added to the norm's output
+    attention       y = x + f(x),  with norms on queries, keys and values
+    feed-forward    y = n + f(n),  n = norm(x)
 
-    x: the residual stream [B, P, D]; f: the sub-layer and its dropout.
+    x: the residual stream [B, P, D]; f: the sub-layer and its dropout. The norms in attention are
+    on each head; the feed-forward branch is added to the norm's output, not to its input.
     closing norm: one, as in pre-norm.
     at initialization: GPT-2's factor on the last linear layer of each sub-layer.
 

@@ -1,6 +1,6 @@
 """Keel: post-norm with a scaled-up stream, and a second norm inside the branch.
 
-    y = norm(a x + f(norm(x))),  a = number of residual connections in the stack
+    y = norm(a x + f(norm(x))),  a = residual connections in the stack
     y = x + f(norm(x))           in the first of them
 
     x: the residual stream [B, P, D]; f: the sub-layer and its dropout.

@@ -1,12 +1,11 @@
 """Sub-LN: pre-norm, with a second norm before the last linear layer of each sub-layer.
 
-    y = x + f(norm(x)), where f is one of
+    y = x + f(norm(x))
+    self-attention     f = out_proj(norm(mixed heads))
+    cross-attention    f as in pre-norm, without a second norm
+    feed-forward       f = fc2(norm(activation(fc1(...))))
 
-    self-attention     out_proj(norm(mixed heads))
-    cross-attention    as in pre-norm, without a second norm
-    feed-forward       fc2(norm(activation(fc1(x))))
-
-    each with its dropout, and x is the residual stream [B, P, D].
+    x: the residual stream [B, P, D]. Each f ends in dropout.
     closing norm: one, as in pre-norm.
     at initialization: the weights of the value and output projections and of the feed-forward
     layers are multiplied by

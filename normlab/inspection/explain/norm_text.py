@@ -127,7 +127,8 @@ def _pooling(example: WorkedExample) -> str:
         )
         text += f"{key}={value}."
     if norm.ramps:
-        text += f" It changes during training and is shown at step {shown.step} of {LONG_RUN:,}."
+        at = f"at step {shown.step} of {LONG_RUN:,}" if shown.step else "as at the start"
+        text += f" It changes during training and is shown {at}."
     return f"{text} Values in brackets share their statistics with the value marked *."
 
 

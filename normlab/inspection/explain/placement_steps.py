@@ -1,15 +1,16 @@
 """`normlab explain placement=pre post`: shows how norms, sub-layers and additions are wired.
 
-The text is the summary of the placement's module, and the drawing is in its class. The order of the
-steps is found by running a layer, and comparing the input of each norm with the input of the
-residual connection and with the sub-layer's output. If it is neither, the norm follows the
-addition.
+The text is the summary of the placement's module, the equation is the first indented paragraph of
+its docstring, and the drawing is in its class. The order of the steps is found by running a layer,
+and comparing the input of each norm with the input of the residual connection and with the
+sub-layer's output. If it is neither, the norm follows the addition.
 """
 
 import sys
 from collections.abc import Sequence
 from functools import partial
 from textwrap import dedent, indent
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -33,11 +34,13 @@ _MARGIN = " " * 8  # before each line of a drawing
 
 
 def wiring(option: Option) -> OptionExplanation:
-    """Explain a placement: a sentence, its drawing, and the steps of an encoder layer."""
+    """Explain a placement: its equation, its drawing, and the steps of an encoder layer."""
     node = option_settings("placement", option.name, "placement")
     placement = instantiate(node, "placement", Placement, dropout=0.0)
-    drawing = indent(dedent(placement.drawing).strip("\n"), _MARGIN).splitlines()
-    text = summary(sys.modules[type(placement).__module__])
+    module = sys.modules[type(placement).__module__]
+    parts = [_equation(module), placement.drawing]
+    drawing = indent("\n\n".join(map(_dedented, filter(None, parts))), _MARGIN).splitlines()
+    text = summary(module)
     norms = Norms([("*", partial(make_norm, "ln"))])
     steps = steps_of_layer(placement, norms)
     final = not isinstance(placement.final(norms, WIDTH, "encoder"), NoNorm)
@@ -49,12 +52,23 @@ def wiring(option: Option) -> OptionExplanation:
     return OptionExplanation(option.name, sections, properties)
 
 
+def _equation(module: ModuleType) -> str:
+    """Return the first indented paragraph of a module's docstring, or "" if there is none."""
+    paragraphs = (module.__doc__ or "").split("\n\n")
+    return next((each for each in paragraphs if each.startswith("    ")), "")
+
+
+def _dedented(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
 def compared(explanations: Sequence[OptionExplanation]) -> Section:
     """Return a table of the steps of placements, with one row per placement."""
     columns = ("placement", *explanations[0].properties)
     rows = [(each.name, *each.properties.values()) for each in explanations]
     text = (
-        "The order of the steps, found by running a layer with attention and a feed-forward layer."
+        "In the equations, x is the residual stream, f the sub-layer and y the new stream. The "
+        "order of the steps is found by running a layer with attention and a feed-forward layer."
     )
     return Section("Steps", text, table=AnswerTable(columns, rows))
 

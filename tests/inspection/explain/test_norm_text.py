@@ -28,7 +28,7 @@ from normlab.config.registry import option_names
         ),
         ("gn", ["12 groups of 2 values, smaller", "groups=8 does not fit", "features 1-2"]),
         ("prepbn", ["shown at step 500", "other samples", "in eval it sees only its own value"]),
-        ("pn", ["shown at step 0 of 1,000"]),
+        ("pn", ["shown as at the start"]),
         ("none", ["Pools over nothing", "parameters none"]),
     ],
 )

@@ -31,10 +31,11 @@ def test_a_placement_is_drawn_and_its_steps_are_listed_in_order(name, steps):
     )
 
 
-def test_every_placement_is_drawn_with_all_its_kinds_of_sub_layers():
+def test_every_placement_has_an_equation_and_a_drawing_of_all_its_kinds_of_sub_layers():
     drawings = {option.name: wiring(option).sections[0].drawing for option in options("placement")}
     assert len(drawings) > 15 and all(any("-->" in line for line in x) for x in drawings.values())
     assert all(line == "" or line.startswith(" " * 8) for x in drawings.values() for line in x)
+    assert all("=" in drawing[0] for drawing in drawings.values()), "the equation comes first"
     hybrid = "\n".join(drawings["hybrid"])
     assert hybrid.index("--> attention") < hybrid.index("--> feed-forward")
 
