@@ -83,7 +83,10 @@ class _ClaimInFile(_ClaimTexts, frozen=True, kw_only=True):
 
 
 class Claim(_ClaimTexts, frozen=True, kw_only=True):
-    """A claim of the articles, with its parts, the value that they report, and the literature."""
+    """A claim of the articles, with its parts.
+
+    `figure` is the value that the articles report, and `literature` what published sources say.
+    """
 
     parts: tuple[Part, ...]
     path: str = ""

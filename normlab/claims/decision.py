@@ -78,11 +78,12 @@ _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 
 
 ERROR = 0.05
-"""The error that all planned looks share: the probability of rejecting a true null at any of them.
+"""The probability of rejecting a true null hypothesis at any of the planned analyses.
 
-The p value of a look is multiplied by 0.05 / (the look's share), and then compared with 0.05. Looks
-use seeds from the lowest number on, and seeds beyond the last look reached are not used. If several
-looks decide, the smallest corrected p counts. If none decides, the last look reached counts.
+The analyses share it: the p value of an analysis is multiplied by 0.05 / (its share) before it is
+compared with 0.05. An analysis uses the seeds with the lowest numbers, and seeds beyond the last
+analysis reached are not used. If several analyses decide, the one with the smallest corrected p
+value counts. If none decides, the last one reached counts.
 """
 
 
@@ -115,10 +116,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class PValues:
-    """The p value of the test that decided, or the smallest if none did, raw and corrected.
+    """The p values of a decision.
 
-    The correction is for the number of interim analyses. If the direction is shown but the size of
-    the difference is open, `direction` is the corrected p value of the direction.
+    `observed` is that of the test that decided, or the smallest one if none did. `at_look` is the
+    same after correction for the interim analyses. If the direction is shown but the size of the
+    difference is open, `direction` is the corrected p value of the direction.
     """
 
     observed: float
@@ -134,15 +136,16 @@ Form = Literal["number", "factor", "share"]
 class Decision:
     """The verdict of an endpoint before correction for other endpoints.
 
-    The number that was found is the `estimate`, or `same_value` if every seed has this value.
-    `bounds` are the numbers that it is judged against, and `form` says how it is written. By label
-    of the side, `behind` has the values behind the number or, if seeds that train were counted,
-    `trained` has the counts. `finding` is what a check or a publication says instead.
+    The number that was found is the `estimate`, or `same_value` if all seeds have the same value.
+    `bounds` are the numbers that it is judged against, and `form` says how it is written. `behind`
+    has the values of the sides behind the number or, if seeds that train were counted, `trained`
+    has the counts; both are keyed by the label of the side. `finding` is what a check or a
+    publication says instead of a number.
 
-    `reason` says why the endpoint is open or not measured, as a text if nothing was found.
-    `unshown` is the reason to give if the direction does not survive the correction. If `stuck`,
-    more seeds cannot help. If `by_seen_runs`, the runs were seen before the endpoint was written,
-    so nothing was tested. `texts.py` puts a decision into words.
+    `reason` says why the endpoint is open or not measured, and `unshown` replaces it if the
+    direction does not survive the correction. `stuck` is set if more seeds cannot help, and
+    `by_seen_runs` if the runs were seen before the endpoint was written, so that nothing was
+    tested. `texts.py` puts a decision into words.
     """
 
     verdict: Verdict
@@ -161,7 +164,7 @@ class Decision:
 
 
 def stuck(reason: Reason, trained: Mapping[str, Count] = {}) -> Decision:
-    """Return an undecided decision, with a `reason`, that more seeds would not change."""
+    """Return an undecided decision that more seeds would not change, for a `reason`."""
     return Decision("undecided", reason=reason.for_good(), trained=trained, stuck=True)
 
 
@@ -178,7 +181,7 @@ def undecided_by_seen(decision: Decision) -> Decision:
 
 
 def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Decision:
-    """Return the decision of a test, with its p value and its interval at level `error`."""
+    """Return the decision of a test. Its interval has a confidence level of 1 - `error`."""
     estimate = Estimate(interval.mean, interval.low, interval.high, 1 - error)
     return Decision(verdict, p=PValues(p, p), estimate=estimate)
 
@@ -186,7 +189,7 @@ def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Deci
 def decide(
     values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
 ) -> Decision:
-    """Apply the decision table to at least two differences per seed."""
+    """Apply the decision table to the differences of at least two seeds, one value per seed."""
     wide = t_interval(values, confidence=1 - error)
     if constant(values):
         return Decision("undecided", reason=CONSTANT)
@@ -240,8 +243,9 @@ def less_often(side: Count, reference: Count, *, error: float) -> Decision:
 
 
 def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -> Decision:
-    """Judge the claim that a side `fails` (otherwise: trains), against a reference if there is one.
+    """Judge the claim that a side `fails` or, if not `fails`, that it trains.
 
+    The side is compared with a reference if there is one.
     Training less often than the reference supports `fails` and contradicts training. If that is
     undecided and all seeds of the side train, or if there is no reference, the count is tested
     against one half. It supports the claim if all seeds behave as claimed, and contradicts the
@@ -264,9 +268,9 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
 def sequential(
     seeds: Sequence[int], decide_at: Callable[[Sequence[int], Analysis], Decision]
 ) -> tuple[Analysis, Decision]:
-    """Decide at each analysis that the seeds reach; return the one that counts and its decision.
+    """Decide at each analysis that the seeds reach, and return the analysis that counts.
 
-    `seeds` must be enough for the first analysis.
+    Its decision is returned with it. There must be enough seeds for the first analysis.
     """
     ordered = sorted(seeds)
     looks = [look for look in LOOKS if look.seeds <= len(ordered)]
@@ -280,10 +284,9 @@ def sequential(
 def corrected_for_look(
     decision: Decision, look: Analysis, *, bounds: Sequence[float] = (), form: Form = "number"
 ) -> Decision:
-    """Correct a decision's p values for its interim analysis.
+    """Correct a decision's p values for its interim analysis, and set its bounds and form.
 
-    If its form is a factor, its numbers are logarithms and are converted. `bounds` are the numbers
-    that it is judged against.
+    If the form is a factor, the decision's numbers are logarithms and are converted to factors.
     """
     decision = replace(decision, bounds=tuple(bounds), form=form)
     if (p := decision.p) is not None:

@@ -38,15 +38,15 @@ from normlab.records.store import lookup
 
 Chosen = dict[str, str | int | float | bool | None]
 Family = tuple[str, str]
-"""Identifies endpoints that are corrected together: a study and scale, or `BENCH` and a report."""
+"""The key of endpoints that are corrected together: a study and scale, or `BENCH` and a report."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a decision holds for: the data or machine, and the smallest and the largest model.
+    """What a decision holds for: the data or machine, and the sizes of the models.
 
-    A size is a number of layers, such as `2+2`. If all models have the same size, there is only
-    one.
+    `layers` has the numbers of layers of the smallest and the largest model, such as `2+2`, or only
+    one if all models have the same size.
     """
 
     data: str = ""
@@ -62,9 +62,10 @@ class Scope:
 class Basis:
     """The evidence of a decision: `n` seeds or rounds, and the files or addresses of its `records`.
 
-    `grade` is the strength of the evidence, and `scope` describes its data and models. If no
-    interval was judged, `trained` has the number of seeds of each side that train, and the number
-    of seeds. `excluded` has the reasons why runs do not count.
+    `repeats` says whether `n` counts seeds or rounds. `grade` is the strength of the evidence, and
+    `scope` describes its data and models. If no interval was judged, `trained` has each side's
+    label, its number of seeds that train, and its number of seeds. `excluded` has the reasons why
+    runs do not count.
     """
 
     n: int = 0
@@ -88,7 +89,8 @@ class Measurement:
 class Judgement:
     """A decision and its evidence.
 
-    `unseen` is the number of seeds that count and were not seen before; None if no more seeds help.
+    `unseen` is the number of seeds that count and were not seen before the endpoint was written, or
+    None if more seeds would not help.
     """
 
     decision: Decision
@@ -99,7 +101,8 @@ class Judgement:
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Base class of primary endpoints, which decide their part, and of secondary endpoints.
 
-    `assertions` lists the assertions of parts that this kind can decide; it is empty for all.
+    `assertions` lists the assertions of parts that this kind can decide, or is empty if it can
+    decide all.
     `corrected_verdicts` lists the verdicts that must survive the correction for other endpoints.
     """
 
@@ -108,12 +111,12 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def family(self) -> Family | None:
-        """Return the family whose p values are corrected together; None if none are."""
+        """The family whose p values are corrected together, or None for no correction."""
         return None
 
     @property
     def source(self) -> EvidenceSource:
-        """The source that decides the part, for the ledger's file."""
+        """The source that decides the part, as the ledger's file has it."""
         raise NotImplementedError
 
     @property
@@ -128,12 +131,12 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def limits(self) -> tuple[float, float] | None:
-        """The bounds between which the number shows no difference; None if there are none."""
+        """The bounds between which the number shows no difference, or None if there are none."""
         return None
 
     @property
     def named_sides(self) -> list[Side]:
-        """The sides with their names, in the order of the statement, or [] if there are none."""
+        """The sides with their names, in the order in which the statement mentions them."""
         return []
 
     def question(self, assertion: str) -> str:
@@ -191,7 +194,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> Sequence[Where]:
-        """Return the settings to compare, or the single setting to measure."""
+        """The settings to compare, or the single setting to measure."""
         raise NotImplementedError
 
     @property
@@ -205,20 +208,23 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def selection(self) -> Selection:
-        """Return the selection of the runs to sample."""
+        """The selection of the runs to sample."""
         return Selection(
             self.study, self.scale, self.labels, self.scores, self.minus, self.where, self.over
         )
 
     @property
-    def figure(self) -> str:
-        """Return the name of the value: the scores, and the score to subtract from each."""
+    def value_name(self) -> str:
+        """The name of the value to judge, made from the scores and the score to subtract."""
         name = " and ".join(self.scores)
         name = f"the mean of {name}" if len(self.scores) > 1 else name
         return f"{name} minus {self.minus}" if self.minus else name
 
     def conditions(self, nuisances: str = "mean over") -> str:
-        """Return the end of a question, in brackets: selection, nuisance keys and new seeds."""
+        """Return the end of a question, in brackets: selection, nuisance keys and new seeds.
+
+        `nuisances` are the words before the nuisance keys.
+        """
         parts = [
             where_text(self.where),
             f"{nuisances} {', '.join(self.over)}" if self.over else "",
@@ -236,28 +242,31 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return None
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the value of each seed to judge, by default the value of the first side."""
+        """Return the value to judge for each seed. By default, it is that of the first side."""
         values = sample.values(next(iter(sample.cells)))
         return {seed: values[seed] for seed in seeds}
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
-        """Decide by the values, if all seeds train."""
+        """Decide by the values of seeds, all of which train."""
         raise NotImplementedError
 
     def decide_counts(
         self, trained: Sequence[Count], look: Analysis, assertion: str
     ) -> Decision | None:
-        """Decide by the numbers of trained seeds if a seed diverged; None if this kind cannot."""
+        """Decide by how many seeds of each side train, because a seed diverged.
+
+        Returns None if this kind of endpoint cannot be decided by counts.
+        """
         return None
 
     def behind(self, sample: Sample, seeds: Sequence[int]) -> Mapping[str, float]:
-        """Return the values behind a decision, by label of the side."""
+        """Return the values behind a decision, keyed by the label of the side."""
         return {}
 
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
-        """Decide at a planned analysis by value or, if any seed diverged, by how many train."""
+        """Decide at a planned analysis by the values or, if a seed diverged, by the counts."""
         trained = sample.train_counts(seeds)
         counts = list(trained.values())
         if not all(run.finished for run in sample.runs(seeds)):
@@ -266,10 +275,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
                 return stuck(NOT_ALL_TRAIN, trained)
             return corrected_for_look(replace(decision, trained=trained), look)
         values = self.values(sample, seeds)
-        odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
-        floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
-        if floors or odd:
-            return stuck(floors[0] if floors else Reason("not_finite", {"seeds": ", ".join(odd)}))
+        not_finite = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
+        untrained = [why for side in sample.cells if (why := sample.why_untrained(side, seeds))]
+        if untrained:
+            return stuck(untrained[0])
+        if not_finite:
+            return stuck(Reason("not_finite", {"seeds": ", ".join(not_finite)}))
         if any(train < n for train, n in counts):
             return stuck(NOT_ALL_TRAIN, trained)
         decision = self.decide_values([values[seed] for seed in seeds], look, assertion)
@@ -326,7 +337,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return decision, sample.seeds[: look.seeds]
 
     def _scope(self, plan: PlannedRuns, runs: Sequence[RunRecord]) -> Scope:
-        """Return the data, and the sizes of the smallest and the largest model."""
+        """Return the data of the runs, and the sizes of the smallest and the largest model."""
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
         data = plan.scale.data_name_of({str(lookup(run, "task")) for run in runs})
         return Scope(data, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))

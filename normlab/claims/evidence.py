@@ -34,14 +34,14 @@ _NOISE = 1e-9  # smaller float64 values are rounding errors, which differ betwee
 _NOT_COMPARED = ("seed", "observe", "probe")
 _NO_NORM = norm_label({})
 _GROUPS = ("norm", "sites")
-_SETTLED = "auto"  # a value that the run resolves
+_SETTLED = "auto"  # resolved when the run starts
 _T = TypeVar("_T")
 
 
 class CheckFinding(Struct, frozen=True):
     """A check finding: a statement, what was found, and whether that supports the claim.
 
-    It is selected by its `name`, which is unique within the check.
+    Its `name` is unique within the check. Claims and articles refer to it by this name.
     """
 
     question: str
@@ -52,7 +52,7 @@ class CheckFinding(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The statement with its truth and what was found: `ln has one mode: true (one mode)`."""
+        """The statement, its truth, and what was found: `ln has one mode: true (one mode)`."""
         truth = "true" if self.standing == "supports" else "not true"
         return f"{self.question}: {truth} ({self.finding})"
 
@@ -63,7 +63,10 @@ class _Computed(Struct):
 
 
 def to_json(checks: Mapping[str, Sequence[CheckFinding]]) -> str:
-    """Return check findings by name as JSON, with the same bytes on every machine."""
+    """Return findings, keyed by check, as JSON.
+
+    Numbers are rounded, so that the bytes are the same on every machine.
+    """
     content = msgspec.to_builtins({"format": _FORMAT, "checks": checks})
     for piece in (piece for pieces in content["checks"].values() for piece in pieces):
         piece["numbers"] = {
@@ -74,12 +77,15 @@ def to_json(checks: Mapping[str, Sequence[CheckFinding]]) -> str:
 
 
 def read_computed(path: Path) -> dict[str, list[CheckFinding]]:
-    """Read the check findings (none if there is no file), or raise `UserError` if damaged."""
+    """Return the findings in a file, keyed by check, or {} if there is no file.
+
+    Raises UserError if the file is damaged.
+    """
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
 class TimedCandidate(Struct, frozen=True):
-    """A timed candidate: its times, and its ratio to the first candidate in each round."""
+    """A timed candidate: its times by statistic, and its ratio to the first one in each round."""
 
     name: str
     milliseconds: dict[str, float]
@@ -105,8 +111,8 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
 class PlannedRuns:
     """The planned runs of a study at a scale.
 
-    `names` are the rows with their grid points, as in an address. `varied` lists the config keys in
-    which the runs differ.
+    `names` are the rows with their grid points, such as `bn batching=random`. `varied` lists the
+    config keys in which the runs differ.
     """
 
     def __init__(self, study: Study, scale: str) -> None:
@@ -136,19 +142,19 @@ class PlannedRuns:
         return smallest_part(self.study, self.scale_name, matching)
 
     def values(self, key: str) -> tuple[str, ...]:
-        """Return the values of a grid key at this scale, or nothing for keys outside the grid."""
+        """Return the values of a key in this scale's grid, or () if the grid does not vary it."""
         points = [p for axis in self.scale.grid.values() for p in map(_values, axis.values())]
         return tuple(dict.fromkeys(written(point[key]) for point in points if key in point))
 
 
 def _values(overrides: Sequence[str]) -> dict[str, str]:
-    """Return the last override of each key, except keys that do not change the experiment."""
+    """Return the value of each overridden key, except keys that do not change the experiment."""
     pairs = (each.lstrip("+~").partition("=") for each in overrides)
     return {key: text for key, _, text in pairs if key.split(".")[0] not in _NOT_COMPARED}
 
 
 def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
-    """Return whether a planned run may have this value, or False if an override sets another."""
+    """Return whether a planned run may have a value: no override of the key sets another one."""
     if key not in run:
         return True
     if key == "norm" and "sites" in run:  # the label has the sites, such as ln+final_none
@@ -172,9 +178,9 @@ class RecordAt(NamedTuple):
 class EvidenceStore:
     """All evidence: runs, timings and check findings.
 
-    `records` has the runs of each study and scale by id. A packed run belongs to the study of its
-    folder. `damaged` has a message for each unreadable run, and `timings` has the reports by the
-    stem of their file name. `configs` is the folder with the studies.
+    `records` has the runs of each study and scale, keyed by run id. A packed run belongs to the
+    study of its folder. `damaged` has a message for each unreadable run, and `timings` has the
+    reports, keyed by file name without `.json`. `configs` is the folder with the studies.
     """
 
     configs: Path
@@ -185,7 +191,7 @@ class EvidenceStore:
     _plans: dict[StudyScale, PlannedRuns] = field(default_factory=dict)
 
     def read(self, results: Path) -> None:
-        """Read the packed runs and the timings in `results`, by paths relative to the checkout."""
+        """Read the packed runs and the timings in `results`. Paths are relative to the checkout."""
         store, root = RunStore(results), self.configs.parent
         for path in sorted((results / BENCH).glob("norms*.json")):
             report = _read(path, Timings, f"python scripts/bench norms --json {path}")

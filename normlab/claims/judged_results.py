@@ -16,8 +16,8 @@ from normlab.claims.saved import ledger_json, saved_claim
 class JudgedResults:
     """All claims as saved in the ledger, the pages, and a message per damaged record.
 
-    `pages` has texts by path: the ledger as Markdown and JSON, its summary, and the findings of
-    checks.
+    `pages` has the texts of the ledger as Markdown and JSON, of its summary, and of the findings of
+    checks, keyed by path.
     """
 
     claims: Sequence[SavedClaim]
@@ -30,8 +30,7 @@ def judge_results(
 ) -> JudgedResults:
     """Judge all claims in `configs` by the records in `results`.
 
-    Checks are run again by `compute`, which takes the name of one; without it, their saved findings
-    are used.
+    `compute` runs a check, given its name. If it is None, the saved findings of checks are used.
     """
     claims = load_all(configs / "claim")
     computed: Mapping[str, Sequence[CheckFinding]] = read_computed(results / COMPUTED)

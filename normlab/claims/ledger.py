@@ -1,4 +1,4 @@
-"""The ledger: every claim with its verdict and the corrected verdicts of its parts.
+"""The ledger: every claim with its verdict, and the corrected verdicts on its parts.
 
 Each p value is first corrected for its interim analysis. Then the p values of the primary endpoints
 of all claims are corrected together (Holm 1979), per study and scale, and per report of timings. An
@@ -25,10 +25,11 @@ from normlab.metrics.significance import holm
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """The corrected result of an endpoint of a part. Only primary endpoints have `p_holm`.
+    """The result of an endpoint of a part, corrected for other endpoints.
 
-    `number` is the position of the part in its claim, from 1. `to_measure` is the command that
-    measures more if the part is open (see `with_measurements`).
+    `number` is the position of the part in its claim, from 1. Only primary endpoints have a
+    corrected p value, `p_holm`. `to_measure` is the command that measures more if the part is open
+    (see `with_measurements`).
     """
 
     claim: int
@@ -43,7 +44,7 @@ class JudgedPart:
 
     @property
     def decision(self) -> Decision:
-        """Return the decision before it is corrected for other endpoints."""
+        """The decision before correction for other endpoints."""
         return self.judgement.decision
 
     @property
@@ -56,7 +57,7 @@ class JudgedPart:
 
     @property
     def grade(self) -> str:
-        """Return the grade with its scope, such as `C: Multi30k, 2+2 layers`, or ""."""
+        """The grade with its scope, such as `C: Multi30k, 2+2 layers`, or "" if there is none."""
         basis = self.basis
         if basis.grade is None or self.verdict == "not measured":
             return ""
@@ -65,7 +66,7 @@ class JudgedPart:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim with its parts judged by their primary endpoints, and by all secondary endpoints."""
+    """A claim whose parts are judged by their primary and their secondary endpoints."""
 
     claim: Claim
     primary: tuple[JudgedPart, ...]
@@ -77,13 +78,13 @@ class JudgedClaim:
 
     @property
     def grades(self) -> str:
-        """Return the grades of the decided parts, with their scopes."""
+        """The grades of the decided parts, with their scopes."""
         grades = {part.grade for part in self.primary if part.verdict in DECIDED}
         return "; ".join(sorted(grades - {""}))
 
     @property
     def counts(self) -> str:
-        """The number of parts not in the verdict, such as `1 part open, 2 not measured`."""
+        """How many parts the verdict leaves out, such as `1 part open, 2 not measured`."""
         numbers = Counter(part.verdict for part in self.primary)
         texts: list[str] = []
         for name in PART_VERDICTS:
@@ -95,9 +96,9 @@ class JudgedClaim:
 
 
 def check_plans(claims: Sequence[Claim], evidence: EvidenceStore) -> None:
-    """Read the plans of all studies that decide claims; they need no runs.
+    """Check that the studies that decide claims plan runs for each side. This needs no runs.
 
-    Raises `UserError`, with the claim and the part, if a study plans no runs for a side.
+    Otherwise raises a `UserError` that names the claim and the part.
     """
     for claim in claims:
         for part in claim.parts:
@@ -138,7 +139,7 @@ def ledger(claims: Sequence[Claim], evidence: EvidenceStore) -> list[JudgedClaim
 
 
 def with_measurements(claims: Sequence[JudgedClaim], evidence: EvidenceStore) -> list[JudgedClaim]:
-    """Return judged claims with a command that measures more, for each part that is still open."""
+    """Return judged claims whose open parts have a command that measures more, if there is one."""
 
     def measurable(part: JudgedPart) -> JudgedPart:
         if part.verdict in DECIDED:
@@ -167,7 +168,7 @@ def _judged(claim: Claim, number: int, endpoint: Endpoint, evidence: EvidenceSto
 
 @contextmanager
 def _errors_of_part(claim: Claim, part: Part) -> Iterator[None]:
-    """Add the claim and the part to a `UserError`."""
+    """Begin the message of a `UserError` with the claim's file and the part."""
     try:
         yield
     except UserError as error:

@@ -22,12 +22,12 @@ LEDGER = "claims.json"
 class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of a claim, or one of its secondary endpoints: question, verdict and result.
 
-    `part` is its number, and `name` its name in other files. `grades` is its grade in Chinese and
-    in English, or empty. `number` is the value with the ends of its interval, as rounded text.
-    `sides` are the values behind it or, if `counted`, how many seeds of each side train. A number
-    between the `limits` means no difference. `p` is the p value before its correction. `excluded`
-    says why runs do not count, and `to_measure` is the command that measures more. Fields with a
-    default are omitted from the file if they are empty.
+    `part` is its position in the claim, from 1, and `name` is how other files refer to it. `grades`
+    is its grade in Chinese and in English, or empty. `number` is the value with the ends of its
+    interval, as rounded text. `sides` are the values behind it or, if `counted`, how many seeds of
+    each side train. A number between the `limits` means no difference. `p` is the p value before
+    correction for other endpoints. `excluded` says why runs do not count, and `to_measure` is the
+    command that measures more. Fields with a default are left out of the file if they are empty.
     """
 
     part: int
@@ -63,7 +63,7 @@ class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def measured(self) -> bool:
-        """Whether any evidence counts for the part, whether decided or not."""
+        """Whether some evidence counts for the part, even if it does not decide it."""
         return self.verdict != "not measured"
 
 
@@ -85,16 +85,19 @@ class SavedClaim(Struct, frozen=True, kw_only=True):
     secondary: tuple[SavedPart, ...]
 
     def statements_with(self, words: str) -> list["SavedClaim | SavedPart"]:
-        """Return the claim and its parts whose statement has the words, in either language."""
+        """Return the claim and those of its parts whose statement contains the words.
+
+        Statements are searched in both languages.
+        """
         of_all: list[SavedClaim | SavedPart] = [self, *self.parts]
         texts = ((each, f"{each.statement}\n{each.chinese}".lower()) for each in of_all)
         return [each for each, text in texts if words.lower() in text]
 
 
 def read_ledger(results: Path, again: str = "normlab claims --write") -> Mapping[int, SavedClaim]:
-    """Return the claims in a folder of published runs, by number.
+    """Return the claims in a folder of published runs, keyed by number.
 
-    If there are none, raises a UserError with the command that writes them, `again`.
+    If the file is missing or damaged, raises a UserError with `again`, the command that writes it.
     """
     path = results / LEDGER
     try:

@@ -32,7 +32,7 @@ class Published(Endpoint, frozen=True):
 
     published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm.", chinese: ...}
 
-    `chinese` gives the sources in Chinese, for the interactive page.
+    `chinese` is the reason in Chinese, for the interactive page.
     """
 
     standing: Literal["supports", "contradicts", "missing"]
@@ -93,7 +93,7 @@ class Computed(Endpoint, frozen=True):
 
 
 class Timing(Endpoint, frozen=True):
-    """A comparison of the times of two candidates in a group: is the first faster?
+    """A comparison of the times of two candidates in a group: is the first one faster?
 
     timing:
       faster: bn folded

@@ -60,7 +60,7 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
 
 
 def _summarized(judged_claim: JudgedClaim) -> dict[str, Any]:
-    """Return a claim's entry in the summary: its parts by verdict, its texts by language."""
+    """Return a claim's entry in the summary. Its parts are sorted by verdict."""
     claim = judged_claim.claim
     order = {verdict: place for place, verdict in enumerate(PART_VERDICTS)}
     return {
@@ -112,7 +112,7 @@ def _row(judged_part: JudgedPart) -> list[str]:
 
 
 def _links(judged_part: JudgedPart) -> str:
-    """Return a link to each file behind a part's verdict, with the rows of its records."""
+    """Return links to the files behind a part's verdict, each with the rows of its records."""
     files: dict[str, dict[str, None]] = {}
     for path in judged_part.basis.records:
         packed = address_of(path, packed=False)

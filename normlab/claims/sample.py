@@ -36,19 +36,20 @@ from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import fits, lookup, written
 
 Point = tuple[str, ...]
-"""The values of the nuisance keys."""
+"""The values of the nuisance keys, in their order."""
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
-"""The runs by side and seed, with one run per nuisance setting."""
+"""The runs, keyed by side and seed, with one run per nuisance setting."""
 Count = tuple[int, int]
 """The number of seeds that train, and the number of seeds."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The runs of a study to sample, with the settings of each of the `sides` by label.
+    """The runs of a study to sample.
 
-    `where` has the settings that all sides share. Values are means over `scores`, minus the score
-    `minus` of the same run, and then means over the settings of the nuisance keys `over`.
+    `sides` has the settings of each side, keyed by its label, and `where` the settings that all
+    sides share. The value of a run is the mean of `scores`, minus its score `minus`. The value of a
+    seed is the mean over the settings of the nuisance keys `over`.
     """
 
     study: str
@@ -66,7 +67,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Sample:
-    """The seeds that count and their runs. If there are none, `problem` may say why."""
+    """The runs of each side, and the `seeds` that count.
+
+    `excluded` says why runs do not count, with their numbers. If the sample as a whole cannot be
+    used, `problem` says why.
+    """
 
     scores: tuple[str, ...]
     minus: str | None
@@ -76,7 +81,7 @@ class Sample:
     problem: str | None = None
 
     def values(self, side: str) -> dict[int, float]:
-        """Return a side's value per seed, which is the mean over scores and nuisance settings."""
+        """Return a side's value for each seed all of whose runs finished."""
         cells = self.cells[side].items()
         finished = ((seed, runs) for seed, runs in cells if all(run.finished for run in runs))
         return {seed: fmean(map(self._value, runs)) for seed, runs in finished}
@@ -98,11 +103,14 @@ class Sample:
 
     @property
     def all_runs(self) -> list[RunRecord]:
-        """Return the runs of all seeds that have every side's settings, whether paired or not."""
+        """The runs of every seed that has all nuisance settings, even if it does not count."""
         return [run for cell in self.cells.values() for each in cell.values() for run in each]
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
-        """Return each side's number of seeds that train (all runs clearly beat the baseline)."""
+        """Return how many of the seeds train, for each side.
+
+        A seed trains if all its runs finish clearly better than the untrained baseline.
+        """
 
         def train(runs: Sequence[RunRecord]) -> bool:
             clear = (not at_baseline([run], name) for run in runs for name in self.scores)
@@ -113,8 +121,11 @@ class Sample:
             for side, cell in self.cells.items()
         }
 
-    def floor(self, side: str, seeds: Sequence[int]) -> Reason | None:
-        """Return the score showing that a side does not train, or None if every setting trains."""
+    def why_untrained(self, side: str, seeds: Sequence[int]) -> Reason | None:
+        """Return why a side does not clearly beat the untrained baseline, or None if it does.
+
+        The scores of each nuisance setting are averaged over the seeds.
+        """
         scores = (*self.scores, *((self.minus,) if self.minus else ()))
         for runs in zip(*(self.cells[side][seed] for seed in seeds), strict=True):
             finished = [run for run in runs if run.finished]
@@ -161,7 +172,7 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 
 def sample_of(evidence: EvidenceStore, selection: Selection) -> Sample:
-    """Sample the runs of a study, or raise `UserError` if a run is on both sides."""
+    """Sample the runs of a study. Raise UserError if a run matches two sides."""
     records_at = evidence.records.get((selection.study, selection.scale), {})
     records = [record for record, _ in records_at.values()]
     reasons: Counter[str] = Counter()
@@ -224,9 +235,9 @@ def _cells(
     over: Sequence[str],
     plan: PlannedRuns,
 ) -> dict[str, dict[int, tuple[RunRecord, ...]]]:
-    """Return the runs of each side by seed, for the seeds that have all nuisance settings.
+    """Return the runs of each side, keyed by seed, for seeds that have all nuisance settings.
 
-    All nuisance settings are the planned ones or, without a plan, the ones that any run has.
+    These are the values in the study's grid or, for a key outside the grid, those of any run.
     """
     existing = {point for side in sides.values() for _, point in side}
     axes = (plan.values(key) or sorted({at[n] for at in existing}) for n, key in enumerate(over))
@@ -242,7 +253,7 @@ def _cells(
 
 
 def _unpaired(cells: Cells, selection: Selection, plan: PlannedRuns) -> dict[int, str]:
-    """Return why the runs of a seed are not pairs, for each such seed that all sides have."""
+    """Return why runs are not pairs, keyed by seed, for seeds that all sides have."""
     chosen = {key for side in selection.sides.values() for key in side}
     compared = tuple(name for key in sorted(chosen) for name in spelled(key))
     rules = PairRules(may_differ=plan.varied + compared)
@@ -258,7 +269,7 @@ def _unpaired(cells: Cells, selection: Selection, plan: PlannedRuns) -> dict[int
 
 
 def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
-    """Return why a side's runs at a point have different configs, or None if all are the same."""
+    """Return how the configs of a side's runs at a point differ, or None if they do not."""
     differing = varying([run.parts for run in runs])
     keys = ", ".join(key for key in differing if not key.endswith(".option"))
     problem = f"{label} matches runs that differ in {keys}; the claim must select one of them"

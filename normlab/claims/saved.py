@@ -1,4 +1,4 @@
-"""Converts judged claims to entries of the ledger's file, and to its text."""
+"""Converts judged claims to entries of the ledger's file, and the entries to JSON."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
     """Return the ledger's entry for a part or a secondary endpoint, with rounded numbers."""
     decision, basis, endpoint = judged_part.decision, judged_part.basis, judged_part.endpoint
     estimate, p, more = decision.estimate, observed_p(judged_part), judged_part.to_measure
-    measured = bool(endpoint.scores or endpoint.limits)
+    is_number = bool(endpoint.scores or endpoint.limits)
     corrected = "" if judged_part.p_holm is None else f" (corrected {p_text(judged_part.p_holm)})"
     reason = reason_of(judged_part)
     return SavedPart(
@@ -70,10 +70,10 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
         finding=value_text(judged_part),
         unit=endpoint.unit,
         scores=endpoint.scores,
-        number=number_texts(decision) if measured else (),
-        sides=side_values(judged_part) if measured else (),
-        counted=bool(decision.trained) and measured,
-        reason=reason if measured and isinstance(reason, Reason) else None,
+        number=number_texts(decision) if is_number else (),
+        sides=side_values(judged_part) if is_number else (),
+        counted=bool(decision.trained) and is_number,
+        reason=reason if is_number and isinstance(reason, Reason) else None,
         limits=tuple(float(f"{limit:.3g}") for limit in endpoint.limits or ()),
         test="" if p is None else f"p {p_text(p)}{corrected}, {seeds_text(judged_part)}",
         trained=basis.trained,

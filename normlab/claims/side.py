@@ -18,7 +18,7 @@ _NOT_SET = object()
 
 @dataclass(frozen=True)
 class Side:
-    """One of the settings that an endpoint compares: its `label`, and its name for readers.
+    """One of the settings that an endpoint compares, with its `label` and its name for readers.
 
     The sides of an interaction also have a `condition`, which is the name of the setting in which
     two of them are compared.
@@ -30,7 +30,10 @@ class Side:
 
 
 class SideValue(Struct, frozen=True, omit_defaults=True):
-    """The value of a side. `least` is the 95 % interval's lower end, in %, of seeds that train."""
+    """The value of a side.
+
+    `least` is the lower end, in %, of the 95 % interval of the share of seeds that train.
+    """
 
     name: Name
     value: str
@@ -69,7 +72,7 @@ def names_of(sides: Sequence[Where]) -> list[Name]:
 
 
 def name_of(where: Where) -> Name:
-    """Return the name of a setting, or `key=value` if it has none."""
+    """Return the name of a setting. A value without a name is shown as `key=value`."""
     known = _names()
     names = [known.get(word, (word, word)) for word in words_of(where)]
     return "，".join(zh for zh, _ in names), ", ".join(en for _, en in names)

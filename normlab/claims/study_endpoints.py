@@ -76,7 +76,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> list[Where]:
-        """Return both sides or, for an interaction, both sides `inside` and then `outside`."""
+        """The two sides or, for an interaction, the two sides `inside` and then `outside`."""
         conditions = (self.inside, self.outside) if self.inside else ({},)
         return [
             {**side, **condition} for condition in conditions for side in (self.better, self.worse)
@@ -109,7 +109,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         return differences
 
     def behind(self, sample: Sample, seeds: Sequence[int]) -> dict[str, float]:
-        """Return the sides' means or, with `ratio`, geometric means, whose ratio is the factor."""
+        """Return the mean of each side or, with `ratio`, the geometric mean."""
         mean = geometric_mean if self.ratio else fmean
         values = {side: sample.values(side) for side in sample.cells}
         return {side: mean([of[seed] for seed in seeds]) for side, of in values.items()}
@@ -120,7 +120,8 @@ class Contrast(Difference, frozen=True, kw_only=True):
 
     contrast: {better: {norm: ln}, worse: {norm: bn}, margin: 0.5}
 
-    If a seed diverged, the counts of trained seeds are compared instead.
+    If a seed diverged, the counts of trained seeds are compared instead. Then an interaction is
+    undecided.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("difference", "equality")
@@ -150,14 +151,14 @@ class Contrast(Difference, frozen=True, kw_only=True):
             verb, more = "fall" if is_probe else "improve", "as much" if equality else "more"
             inside, outside = where_text(self.inside), where_text(self.outside)
             text = (
-                f"Does {self.figure} {verb} {more} from {worse} to {better} with {inside} "
+                f"Does {self.value_name} {verb} {more} from {worse} to {better} with {inside} "
                 f"{'as' if equality else 'than'} with {outside}"
             )
         elif equality:
-            text = f"Is {self.figure} the same with {better} as with {worse}"
+            text = f"Is {self.value_name} the same with {better} as with {worse}"
         else:
             way = "lower" if is_probe else "better"
-            text = f"Is {self.figure} {way} with {better} than with {worse}"
+            text = f"Is {self.value_name} {way} with {better} than with {worse}"
         return f"{text}, {by}{self.conditions()}?"
 
     def decide_counts(
@@ -190,9 +191,7 @@ class Gap(Difference, frozen=True, kw_only=True):
     value: float
 
     def question(self, assertion: str) -> str:
-        gain = (
-            f"the gain in {self.figure} from {where_text(self.worse)} to {where_text(self.better)}"
-        )
+        gain = f"the gain in {self.value_name} from {where_text(self.worse)} to {where_text(self.better)}"
         if self.inside:
             gain += (
                 f" with {where_text(self.inside)}, minus the gain with {where_text(self.outside)},"
@@ -239,7 +238,7 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
 
     def question(self, assertion: str) -> str:
         wider, narrower = where_text(self.wider), where_text(self.narrower)
-        text = f"Is the standard deviation of {self.figure} over seeds"
+        text = f"Is the standard deviation of {self.value_name} over seeds"
         if assertion == "equality":
             text += f" the same with {wider} as with {narrower}, within"
         else:
@@ -298,10 +297,10 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
 
     def question(self, assertion: str) -> str:
         if assertion == "equality":
-            text = f"Is {self.figure} within {self.margin:g} of {self.above:g}"
+            text = f"Is {self.value_name} within {self.margin:g} of {self.above:g}"
         else:
             by = f" by more than {self.margin:g}" if self.margin else ""
-            text = f"Is {self.figure} above {self.above:g}{by}"
+            text = f"Is {self.value_name} above {self.above:g}{by}"
         return f"{text} with {where_text(self.of)}{self.conditions()}?"
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
@@ -336,7 +335,7 @@ class Reported(StudyEndpoint, frozen=True, kw_only=True):
 
     def question(self, assertion: str) -> str:
         where = where_text({**self.data, **self.where})
-        interval = f"the interval of {self.figure} with {where_text(self.of)}"
+        interval = f"the interval of {self.value_name} with {where_text(self.of)}"
         return f"Does {interval} contain {self.value:g} ({where})?"
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
@@ -389,7 +388,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         side, *others = trained.values()
         reference = others[0] if others else None
         if reference is not None and not reference[0]:
-            floor = sample.floor(where_text(self.reference), seeds)
-            return stuck(floor or REFERENCE_FAILS, trained)
+            why = sample.why_untrained(where_text(self.reference), seeds)
+            return stuck(why or REFERENCE_FAILS, trained)
         decided = decision.counts(side, reference, fails=fails, error=look.share)
         return corrected_for_look(replace(decided, trained=trained), look)

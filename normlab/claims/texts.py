@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _FORMS = {"number": "{}", "factor": "factor {}", "share": "{} of the time saved"}
 """How a result is written, by the form of its numbers."""
-_LACKS_POWER = Reason("power")  # decision.POWER, without importing what reads records
+_LACKS_POWER = Reason("power")  # equals decision.POWER, which is not imported: it loads the records
 _POWER = {"number": "power", "factor": "power_factor", "share": "power_time"}
-"""The sentence about the power of a test, by the form of its numbers."""
+"""The reason for a test that lacks power, by the form of its numbers."""
 
 
 def verdict_text(judged_claim: "JudgedClaim") -> str:
@@ -54,7 +54,7 @@ def value_text(judged_part: "JudgedPart") -> str:
 
 
 def result_text(judged_part: "JudgedPart") -> str:
-    """Return what was found: a number with its interval, counts of seeds, or a finding."""
+    """Return what was found: a number with its interval, counts of seeds, or a text."""
     decision = judged_part.decision
     if decision.trained:
         return f"trained: {sides_text(side_values(judged_part))}"
@@ -74,7 +74,10 @@ def number_texts(decision: "Decision") -> tuple[str, ...]:
 
 
 def reason_of(judged_part: "JudgedPart") -> Reason | str:
-    """Return why a part is open; if its test lacks power, with the difference that it detects."""
+    """Return why a part is open.
+
+    If its test lacks power, the reason includes the smallest difference that it would detect.
+    """
     reason, estimate = judged_part.reason, judged_part.decision.estimate
     if reason != _LACKS_POWER or estimate is None or estimate.smallest is None:
         return reason
@@ -88,7 +91,7 @@ def _percent(share: float) -> str:
 
 
 def side_values(judged_part: "JudgedPart") -> tuple[SideValue, ...]:
-    """Return the values behind a decision with the names of their sides, as the statement does."""
+    """Return the values behind a decision, in the order of the sides in the statement."""
     decision, endpoint = judged_part.decision, judged_part.endpoint
     unit = " ms" if endpoint.unit == "time saved" else ""
     means = dict(zip(decision.behind, aligned(*decision.behind.values()), strict=True))
@@ -103,7 +106,7 @@ def side_values(judged_part: "JudgedPart") -> tuple[SideValue, ...]:
 
 
 def _least(n: int) -> int:
-    """Return a lower bound, in %, on the share of seeds that train if all of `n` seeds do."""
+    """Return the lower end, in %, of the 95 % interval of the share that trains if all `n` do."""
     return math.floor(100 * 0.025 ** (1 / n))  # Clopper and Pearson 1934
 
 

@@ -1,7 +1,4 @@
-"""The verdicts on parts of claims, the verdict on a claim, and the reason why a part is open.
-
-The sentences of reasons, in English and in Chinese, are in `templates/reasons.yaml`.
-"""
+"""The verdicts on parts of claims, the verdict on a claim, and the reason why a part is open."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -12,7 +9,7 @@ import yaml
 from msgspec import Struct, field
 
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
-"""The verdict on a part. All but the last two decide it."""
+"""The verdict on a part. The last two mean that it is not decided."""
 PART_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 DECIDED = PART_VERDICTS[:-2]
 CLAIM_VERDICTS = {
@@ -41,9 +38,10 @@ def combined_verdict(parts: Sequence[Verdict]) -> str:
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
-    """Why a part is open: the key of a sentence in the template, and the values in the sentence.
+    """Why a part is open or not measured: the key of a sentence, and the values in it.
 
-    With `final`, the text adds that more seeds cannot decide the part.
+    The sentences are in `templates/reasons.yaml`. If `final`, the text adds that more seeds cannot
+    decide the part.
     """
 
     name: str

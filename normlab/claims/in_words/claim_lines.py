@@ -1,7 +1,7 @@
 """Formats a claim, or a list of claims, for a terminal in either language (`normlab claims`).
 
-The words are in `templates/language.en.yaml` and `language.zh.yaml`. Statements, answers, verdicts
-and the findings of runs and timings are in Chinese, too; the rest is in English.
+The words are in `templates/language.en.yaml` and `language.zh.yaml`. In Chinese, statements,
+answers, verdicts, and the findings of runs and timings are translated; the rest stays in English.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from normlab.terminal import wrapped
 
 
 def list_lines(claims: Sequence[SavedClaim], language: Locale, width: int) -> list[str]:
-    """Return each claim with its verdict, its answer below it, and the number of each verdict."""
+    """Return the claims with their verdicts and answers, and how many claims have each verdict."""
     lines: list[str] = []
     for claim in claims:
         statement = language.choose(claim.chinese, claim.statement)
@@ -35,7 +35,7 @@ def list_lines(claims: Sequence[SavedClaim], language: Locale, width: int) -> li
 def mention_lines(
     claims: Sequence[SavedClaim], words: str, language: Locale, width: int
 ) -> list[str]:
-    """Return a line for each claim whose statement, or a part's statement, has the words."""
+    """Return a line for each claim that has the words in its statement or in that of a part."""
     lines: list[str] = []
     for claim in claims:
         for each in claim.statements_with(words)[:1]:
@@ -101,7 +101,7 @@ def _facts_of_part(part: SavedPart, language: Locale) -> Mapping[str, str]:
 
 
 def _article_name(name: str, language: Locale) -> str:
-    """Return the text for `article 1` of a claim's file, or for our own question, in a language."""
+    """Return the name of an article, or of a question of our own, in a language."""
     number = name.removeprefix("article ")
     words = language.claims
     return words.article.format(number=number) if number.isdecimal() else words.own_question
@@ -118,7 +118,7 @@ def _answer(claim: SavedClaim, language: Locale) -> str:
 
 
 def _fact_lines(facts: Mapping[str, str], language: Locale, width: int) -> list[str]:
-    """Return one fact per line, each after its label."""
+    """Return the facts that have a label, each on a line of its own after the label."""
     labels, label_width = language.claims.labels, language.claims.label_width
     rest = " " * (2 + label_width)
     return [

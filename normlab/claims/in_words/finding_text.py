@@ -1,8 +1,8 @@
 """Formats what was found on a part of a claim as a sentence in either language.
 
-The ledger has the values of runs and timings; the sentences are `templates/finding.en.txt` and
-`finding.zh.txt`. The findings of checks and sources are in the ledger in English, and in
-`normlab.articles.checks_in_chinese` and in `chinese:` of a claim's `published:` in Chinese.
+For runs and timings, the ledger has the values, and `templates/finding.en.txt` and `finding.zh.txt`
+have the sentences. The findings of checks and sources are in the ledger, but only in English. Their
+Chinese is in `normlab.articles.checks_in_chinese`, and in `chinese:` of a claim's `published:`.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,10 @@ from normlab.templates import environment
 
 
 def finding_text(part: SavedPart, language: Locale) -> str:
-    """Return what was found in one line, or "" if nothing was, or not in this language."""
+    """Return what was found in one line.
+
+    Returns "" if nothing was found, or if the ledger has the text only in English.
+    """
     if not part.measured:
         return ""
     if not part.scores and not part.limits:
@@ -53,7 +56,7 @@ def grade_text(part: SavedPart, language: Locale) -> str:
 
 
 def _number(part: SavedPart) -> Sequence[str]:
-    """Return a number and the ends of its interval, as plain zeros if all of them round to zero."""
+    """Return the number of a part with its interval, as plain zeros if all of it rounds to zero."""
     numbers = [each for each in (part.value, part.low, part.high) if isinstance(each, float)]
     is_zero = numbers and all(round(each, MOST_DECIMALS) == 0 for each in numbers)
     return ["0"] * len(part.number) if is_zero else part.number

@@ -1,7 +1,7 @@
 """The languages, Chinese and English, in which claims and articles are shown.
 
-The words are in `templates/language.CODE.yaml`. Code that differs between the languages asks
-`Locale.choose`, or fills in a text of these files.
+The words are in `templates/language.CODE.yaml`. Code that depends on the language calls
+`Locale.choose`, or fills in a format string from these files.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
-    """The name of a score, and its unit, if it has one."""
+    """The name of a score, and its unit or ""."""
 
     name: str
     unit: str = ""
@@ -29,10 +29,10 @@ class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The words around a claim on a terminal; a fact without one of the `labels` is not shown.
+    """The words around a claim on a terminal. Only facts with one of the `labels` are shown.
 
-    `verdict`, `part_verdict` and `finding` choose between the texts of the ledger, which are in
-    English, and this language's word for a verdict, its `grade`, and the `facts`.
+    `verdict`, `part_verdict` and `finding` are format strings. They use either the ledger's English
+    text, `{ledger}`, or the text in this language: `{word}`, `{grade}`, `{facts}`.
     """
 
     statement: str
@@ -56,9 +56,10 @@ class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Phrasing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How texts are joined into sentences and lists; `ends` are the brackets around a remark.
+    """How texts are joined into sentences and lists.
 
-    `check` is the note on a check finding, and `tested` says how a finding was tested.
+    `check` is the note on a check finding, `tested` says how a finding was tested, and `ends` are
+    the brackets around a remark.
     """
 
     about: str
@@ -86,8 +87,8 @@ class RunWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class TableWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The words around an article's table, and where an article without tables can be read.
 
-    In LaTeX, its lines of footnotesize are `leading` points apart, and the language needs the
-    packages `latex_packages`.
+    In LaTeX, `leading` is the distance between lines in footnotesize, in points, and
+    `latex_packages` lists the packages that the language needs.
     """
 
     article: str
@@ -103,7 +104,7 @@ class TableWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Signs(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The symbols for minus and plus-minus; by default those that any terminal can print."""
+    """The symbols for minus and plus-minus. Any terminal can print the defaults."""
 
     minus: str = "-"
     plus_minus: str = "+-"
@@ -116,9 +117,9 @@ TRUE_SIGNS = Signs(minus="\u2212", plus_minus="\u00b1")
 class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The texts around the articles' own words in one language: `templates/language.CODE.yaml`.
 
-    `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `scores` has
-    the names of scores by their keys in the glossary, which has the English ones; texts with braces
-    are format strings.
+    `verdicts` has a phrase for each verdict on a part, and one for mixed verdicts. `scores` has the
+    names of scores, keyed as in the glossary, where the English names are. Texts with braces are
+    format strings.
     """
 
     code: Literal["en", "zh"]
@@ -137,11 +138,11 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return structs.replace(self, signs=TRUE_SIGNS)
 
     def choose(self, chinese: _T, english: _T) -> _T:
-        """Return the one of two values that belongs to this language."""
+        """Return the value for this language."""
         return chinese if self.code == "zh" else english
 
     def signed(self, number: str) -> str:
-        """Return a negative number with the language's minus sign. Return others unchanged."""
+        """Return a number with its hyphen, if it has one, replaced by the language's minus sign."""
         return number.replace("-", self.signs.minus, 1) if number.startswith("-") else number
 
     def data_name(self, name: str) -> str:
@@ -149,9 +150,9 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.choose(data_in_chinese(name), name)
 
     def score_name(self, score: str) -> ScoreName:
-        """Return the name of a score in words.
+        """Return the name of a score for readers.
 
-        Raise UserError, with the file, if it has none yet.
+        Raises a UserError that names the file to edit if the score has no name yet.
         """
         known, key = metric(score), metric_key(score)
         if known is None:
@@ -173,11 +174,11 @@ def _read(code: str) -> Locale:
 
 CHINESE, ENGLISH = _read("zh"), _read("en")
 LANGUAGES = {language.code: language for language in (ENGLISH, CHINESE)}
-"""The languages by their codes."""
+"""The languages, keyed by their codes."""
 
 
 class Words(Struct, frozen=True, forbid_unknown_fields=True):
-    """A text in Chinese and in English, which may be left out if it is the same."""
+    """A text in Chinese and in English. The English may be left out if it is the same."""
 
     zh: Text
     en: str = ""
