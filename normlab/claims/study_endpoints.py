@@ -191,7 +191,8 @@ class Gap(Difference, frozen=True, kw_only=True):
     value: float
 
     def question(self, assertion: str) -> str:
-        gain = f"the gain in {self.value_name} from {where_text(self.worse)} to {where_text(self.better)}"
+        worse, better = where_text(self.worse), where_text(self.better)
+        gain = f"the gain in {self.value_name} from {worse} to {better}"
         if self.inside:
             gain += (
                 f" with {where_text(self.inside)}, minus the gain with {where_text(self.outside)},"
