@@ -3,12 +3,13 @@
 `which_norm_text` returns `results/which_norm.md` in both languages, from `configs/which_norm.yaml`:
 
 when: {zh: ..., en: ...}     the situation
-advice: {zh: ..., en: ...}   what follows, as long as every part in `rests_on` has its verdict, and
-                             each number is `within` its bounds; `{0:.1f}` is the first one's size
+advice: {zh: ..., en: ...}   withdrawn if a part in `rests_on` no longer has its verdict, or if a
+                             number is not `within` its bounds; `{0:.1f}` is the size of the first
+                             number
 rests_on: {2.worse: supported, ...}
-also: [2.unstable, ...]      other parts that a reader should know, with whatever verdict they have
-numbers: [{gap: ..., within: [0, null]}, ...]    differences in the records that no part has a
-                             verdict on, as in configs/article/, and the bounds of their means
+also: [2.unstable, ...]      other parts that a reader should know of, whatever their verdicts
+numbers: [{gap: ..., within: [0, null]}, ...]    differences between rows on which no part has a
+                             verdict, written as in configs/article/, with bounds on their means
 """
 
 from collections.abc import Sequence
@@ -28,11 +29,11 @@ from normlab.records.labels import in_markdown
 from normlab.templates import environment
 
 WHICH_NORM = "which_norm.md"
-"""The page, in the folder of published runs."""
+"""The name of the page in the folder of published runs."""
 
 
 class BoundedGap(GapEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A difference in the records. The advice needs its mean `within` bounds (null: no bound)."""
+    """A difference between rows whose mean must stay `within` bounds, where null is no bound."""
 
     within: tuple[float | None, float | None]
 
@@ -52,7 +53,7 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     numbers: tuple[BoundedGap, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise WrongField if it rests on nothing, or on a verdict that does not exist."""
+        """Raise WrongField if the advice rests on nothing, or on an unknown verdict."""
         if not self.rests_on:
             raise WrongField("rests_on", "is empty; list a part of a claim and its verdict")
         for name, verdict in self.rests_on.items():
@@ -71,7 +72,7 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return [number for number in self.numbers if number.changed(results)]
 
     def advice_text(self, results: Results, language: Locale) -> str:
-        """Return the advice with the sizes of its numbers."""
+        """Return the advice, with the sizes of its numbers filled in."""
         sizes = [abs(number.interval(results).mean) for number in self.numbers]
         return self.advice.text(language).format(*sizes)
 
@@ -81,7 +82,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_situations(path: Path) -> tuple[Situation, ...]:
-    """Return the situations of a file. Raise a UserError with file and key if it is invalid."""
+    """Return the situations in a file. Raise a UserError with file and key if it is invalid."""
     return convert(read_yaml(path), _File, path).situations
 
 
@@ -91,7 +92,7 @@ def which_norm_page(results: Path) -> str:
 
 
 def which_norm_text(situations: Sequence[Situation], results: Results) -> str:
-    """Return the page in Markdown. Raise UserError if a part that it refers to does not exist."""
+    """Return the page in Markdown. Raise UserError if it refers to a part that does not exist."""
     shown = {
         language.code: [_shown(situation, results, language) for situation in situations]
         for language in (ENGLISH, CHINESE)
@@ -100,7 +101,7 @@ def which_norm_text(situations: Sequence[Situation], results: Results) -> str:
 
 
 class _Shown(Struct, frozen=True):
-    """A situation in one language, with its advice or the reason why that is withdrawn."""
+    """A situation in one language. The advice is withdrawn if `changed` has any lines."""
 
     when: str
     advice: str

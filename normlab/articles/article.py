@@ -37,11 +37,11 @@ from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 
 PIECES = ("tensor", "words", "padding", "marks")
-"""The live pieces of the interactive page, in the order in which it lists them."""
+"""The live pieces of the interactive page, in the order of its list of pieces."""
 
 
 class ArticleCell(Struct, frozen=True, forbid_unknown_fields=True):
-    """A cell: the article's words, and the evidence on them."""
+    """A cell of a table: the article's words, and the evidence on them."""
 
     zh: Text
     en: str = ""
@@ -64,7 +64,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     below: tuple[Evidence, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise WrongField for a row of the wrong length, or a cell without evidence."""
+        """Raise WrongField if a row has the wrong length or a cell lacks evidence."""
         for number, row in enumerate(self.rows):
             at = f"rows[{number}]"
             if len(row) != len(self.columns):
@@ -78,14 +78,14 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def evidence(self) -> list[Evidence]:
-        """Return all evidence on the table, in reading order."""
+        """All evidence on the table, in reading order."""
         return [each for row in self.rows for cell in row for each in cell.evidence] + [*self.below]
 
     @property
     def study_runs(self) -> list[list[str]]:
-        """Return the arguments of `normlab study run` for each study whose scores the table shows.
+        """The arguments of `normlab study run` for each study whose scores the table shows.
 
-        Raises UserError for a table without scores of runs.
+        Raises UserError if the table shows no scores of runs.
         """
         rows: dict[str, list[str]] = {}
         points: dict[str, set[str]] = {}
@@ -108,7 +108,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A sentence of an article and the evidence on it, or a table, or a live piece.
 
-    `command` is a command to try, in addition to those of the evidence.
+    `command` is a command to type, shown in addition to those that the evidence suggests.
     """
 
     zh: str = ""
@@ -119,7 +119,7 @@ class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     piece: str = ""
 
     def __post_init__(self) -> None:
-        """Raise WrongField unless it is exactly one: a sentence, a table or a live piece."""
+        """Raise WrongField unless it is exactly one of a sentence, a table and a live piece."""
         if sum([bool(self.zh and self.en), bool(self.table), bool(self.piece)]) != 1:
             raise WrongField("", "needs zh and en, or a table, or a piece")
         if self.piece and self.piece not in PIECES:
@@ -134,7 +134,10 @@ class ArticleSection(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sentence(NamedTuple):
-    """A sentence of an article or a cell of its tables, with its place, words and evidence."""
+    """A sentence of an article or a cell of its tables, with its evidence.
+
+    `place` is the title of its section or table.
+    """
 
     article: int
     place: str
@@ -144,7 +147,7 @@ class Sentence(NamedTuple):
 
 
 class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An article, with its number in docs/explanation/verdicts.md, title, tables and sections."""
+    """An article. `id` is its number in docs/explanation/verdicts.md."""
 
     id: int
     title: Words
@@ -152,7 +155,7 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sections: tuple[ArticleSection, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise WrongField for a table in its text that does not exist."""
+        """Raise WrongField if a section refers to a table that does not exist."""
         for number, section in enumerate(self.sections):
             for place, passage in enumerate(section.body):
                 if passage.table and passage.table not in self.tables:
@@ -167,7 +170,7 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.tables[name]
 
     def sentences(self) -> Iterator[Sentence]:
-        """Yield the sentences and the cells of the tables in the article's own order."""
+        """Yield the sentences and the cells of tables in the order of the article."""
         for section in self.sections:
             for passage in section.body:
                 if passage.table:
@@ -177,7 +180,7 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                     yield Sentence(self.id, place, passage.zh, passage.en, passage.evidence)
 
     def _cells(self, table: ArticleTable) -> Iterator[Sentence]:
-        """Yield the cells of a table, each with the names of its row and column."""
+        """Yield the cells of a table, each preceded by the names of its row and column."""
         place = table.title.text(ENGLISH)
         for name, *cells in table.rows:
             for column, cell in zip(table.columns[1:], cells, strict=True):
@@ -188,15 +191,15 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_all(folder: Path) -> dict[int, Article]:
-    """Return all articles in a folder by number. Raise UserError for an invalid file."""
+    """Return all articles in a folder, keyed by number. Raise UserError for an invalid file."""
     articles = [load(path) for path in sorted(folder.glob("*.yaml"))]
     return {article.id: article for article in articles}
 
 
 def load(path: Path) -> Article:
-    """Return an article.
+    """Read an article.
 
-    For an invalid file, raise a UserError with file, key and expected value.
+    Raises a UserError with the file, the key and the expected value if the file is invalid.
     """
     article = convert(read_yaml(path), Article, path)
     if path.stem != str(article.id):

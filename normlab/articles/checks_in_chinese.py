@@ -1,9 +1,9 @@
 """The findings of computed checks in Chinese.
 
-A check reports what it found in English. The Chinese text is written by hand: for a claim's part in
-`templates/check_findings.zh.yaml`, by the finding's name, and for a sentence in the `zh:` of its
-`check:`. The text quotes the finding's numbers, or gives the standing for which it is true, so that
-it cannot stay unchanged if the check finds something else.
+A check reports its findings in English. The Chinese is written by hand: for a part of a claim in
+`templates/check_findings.zh.yaml`, keyed by the finding's name, and for a sentence in the `zh:` of
+its `check:`. The text quotes the finding's numbers, or is marked with the standing for which it is
+true. So it cannot go unnoticed if the check finds something else.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,24 +23,24 @@ FINDINGS_IN_CHINESE = Path(__file__).parent / "templates" / "check_findings.zh.y
 
 
 class ByStanding(Struct, frozen=True, forbid_unknown_fields=True):
-    """A finding in Chinese if it supports its claim, or if it contradicts it."""
+    """The Chinese of a finding that supports its claim, and of one that contradicts it."""
 
     supports: str = ""
     contradicts: str = ""
 
 
 Translation = str | ByStanding
-"""A finding in Chinese: a text that quotes its numbers, or a text that holds for one standing.
+"""A finding in Chinese: a text that quotes its numbers, or texts for its standings.
 
-`变化 {moved:.1%}`, or `{supports: 结果不变}`.
+For example, `变化 {moved:.1%}` or `{supports: 结果不变}`.
 """
 
 
 def translated(translation: Translation, finding: CheckFinding, place: str) -> str:
     """Return a finding in Chinese.
 
-    Raises a UserError that begins with `place` if the text quotes a number that does not exist, or
-    if there is no text for what was found.
+    Raises a UserError that begins with `place` if the text quotes an unknown number or no number at
+    all, or if there is no text for the finding's standing.
     """
     text = translation
     if isinstance(text, ByStanding):
@@ -67,9 +67,9 @@ def translated(translation: Translation, finding: CheckFinding, place: str) -> s
 def deciding_findings(
     source: EvidenceSource, results: Results, path: Path = FINDINGS_IN_CHINESE
 ) -> Iterator[tuple[CheckFinding, str]]:
-    """Yield the findings of a check that decide a part, each with its Chinese.
+    """Yield the findings of a check that decide a part, each with its Chinese text.
 
-    Raises a UserError that names the file and the key if there is no Chinese.
+    Raises a UserError that names the file and the key if a finding has no Chinese text.
     """
     texts = _translations(path).get(source.check, {})
     for finding in results.checks.get(source.check, ()):

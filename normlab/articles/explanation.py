@@ -1,8 +1,8 @@
 """The explanations that open below a sentence or cell on the interactive page, by source.
 
 Each explanation has its statement in Chinese and in English, what was found, and how we know.
-Evidence makes its explanation (`evidence_kinds/`), `page_data.py` puts it into the page's
-data, and `reading.js` draws it.
+The kinds of evidence make their explanations (`evidence_kinds/`), `page_data.py` puts them into the
+page's data, and `reading.js` draws them.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from msgspec import Struct
 from normlab.claims.in_words.language import CHINESE, ENGLISH, Locale
 
 Pair = tuple[str, ...]
-"""A text in Chinese and in English, or once if it is the same in both."""
+"""A text in Chinese and in English, or a single text if both are the same."""
 
 
 class OfClaim(Struct, frozen=True, kw_only=True):
-    """An explanation about a statement, which is part of a claim."""
+    """An explanation of a statement. `claim` is the claim that it belongs to, if there is one."""
 
     statement: Pair
     claim: int | None = None
 
 
 class NotTested(OfClaim, frozen=True, kw_only=True, tag="not measured"):
-    """A part that was not tested, with the command that would test it, or "" if none would."""
+    """A part that was not tested. `command` would test it, and is "" if there is none."""
 
     command: str
 
@@ -36,9 +36,9 @@ class JudgedExplanation(OfClaim, frozen=True, kw_only=True):
 
 
 class FromRuns(JudgedExplanation, frozen=True, kw_only=True, tag="runs"):
-    """An explanation from the runs of a study, STUDY/SCALE.
+    """An explanation from the runs of `study`, STUDY/SCALE.
 
-    Without a confidence, seeds were counted.
+    `confidence` is the confidence level of the interval, or None if seeds that train were counted.
     """
 
     finding: Pair
@@ -48,14 +48,14 @@ class FromRuns(JudgedExplanation, frozen=True, kw_only=True, tag="runs"):
 
 
 class FromTimings(JudgedExplanation, frozen=True, kw_only=True, tag="timing"):
-    """An explanation from timings, in rounds."""
+    """An explanation from timings, which were repeated in rounds."""
 
     finding: Pair
     rounds: int
 
 
 class FromCheck(JudgedExplanation, frozen=True, kw_only=True, tag="check"):
-    """An explanation from a computed check, and what it found."""
+    """An explanation from the findings of a computed check."""
 
     check: str
     findings: tuple[Pair, ...] = ()
@@ -68,7 +68,7 @@ class FromSources(JudgedExplanation, frozen=True, kw_only=True, tag="sources"):
 
 
 class Scores(Struct, frozen=True, tag="scores"):
-    """The result of the runs of a study, STUDY/SCALE, without a verdict."""
+    """What the runs of `study`, STUDY/SCALE, show, without a verdict."""
 
     finding: Pair
     study: str
@@ -84,7 +84,7 @@ Explanation = FromRuns | FromTimings | FromCheck | FromSources | NotTested | Sco
 
 
 def in_both(text: Callable[[Locale], str]) -> Pair:
-    """Return a text in Chinese and in English with true signs, or once if it is the same."""
+    """Return a text in both languages, with typographic minus and plus-minus signs."""
     return both_of(text(CHINESE.typeset), text(ENGLISH.typeset))
 
 

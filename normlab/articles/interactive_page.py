@@ -1,9 +1,9 @@
 """Builds the interactive page: the articles sentence by sentence, and live pieces.
 
-`interactive_page` fills `page.html` in `templates/` with the style, scripts and words there, and
-with the data: what was found on each sentence (`page_data.py`), the words (`page.yaml`), the names
-of verdicts, and what the live pieces start from: `pieces` by name, each with the names of its
-`norms`, which `norms` has. The page needs no other file.
+`interactive_page` fills `templates/page.html` with the stylesheet, scripts and words of that
+folder, and with data in JSON: what was found on each sentence (`page_data.py`), the words
+(`page.yaml`), the names of verdicts, and the initial values of the live `pieces`, keyed by name. A
+piece lists the names of its norms, and `norms` has their data. The page needs no other file.
 """
 
 import json
@@ -26,15 +26,15 @@ SCRIPTS = (
     *("norms.js", "dom.js", "asked.js", "reading.js"),
     *("tensor.js", "words.js", "padding.js", "marks.js", "start.js"),
 )
-"""The scripts in `templates/`, in the order in which the page has them."""
+"""The scripts in `templates/`, in the order in which the page includes them."""
 _LINE = 4000
-"""Data with at least this many characters get their own line, so that git can merge changes."""
+"""Data of at least this many characters are split into lines, so that git can merge changes."""
 
 
 def interactive_page(
     articles: Iterable[Article], results: Results, pieces: Mapping[str, Any]
 ) -> str:
-    """Return the page. `pieces` is the data of the live pieces by name.
+    """Return the page. `pieces` has the data of the live pieces, keyed by name.
 
     Raises UserError if evidence that an article refers to does not exist.
     """
@@ -63,7 +63,7 @@ def _text(name: str) -> str:
 
 
 def _without_comments(code: str) -> str:
-    """Return a script or style without indentation, empty lines, and lines that are comments."""
+    """Return a script or stylesheet without indentation, empty lines and comment lines."""
     lines = filter(None, map(str.strip, code.splitlines()))
     return "".join(f"{line}\n" for line in lines if not line.startswith(("//", "/*", "* ", "*/")))
 
@@ -74,12 +74,15 @@ def _compact(style: str) -> str:
 
 
 def _inlined(data: Mapping[str, Any]) -> str:
-    """Return data as JSON that is safe inside a script: no `<` begins a tag or a comment."""
+    """Return data as JSON that is safe inside a script element, because `<` is escaped."""
     return _in_lines(data, 3).replace("<", "\\u003c")
 
 
 def _in_lines(data: object, depth: int) -> str:
-    """Return data as JSON, on one line if short, otherwise one line per element down to a depth."""
+    """Return data as JSON: on one line if it is short, otherwise with one line per element.
+
+    Elements are split in the same way, down to a depth.
+    """
     line = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if not depth or len(line) < _LINE:
         return line

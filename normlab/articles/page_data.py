@@ -1,12 +1,12 @@
 """The data of the interactive page: what `interactive_page.py` writes and `templates/dom.js` reads.
 
-The page has at most 250,000 bytes, so sentences and explanations are rows of values, and the names
-of their values are written once, in `columns`: by the kind of an explanation, and for a `sentence`.
-The classes of `explanation.py` and `SentenceRow` are these columns; one function of `dom.js` makes
-objects of the rows, and has the same types. Empty values at the end of a row are left out.
+The page may have at most 250,000 bytes. Therefore sentences and explanations are rows of values
+without names. `columns` has the names: the fields of each class in `explanation.py`, keyed by the
+kind of explanation, and those of `SentenceRow`, keyed `sentence`. `dom.js` turns the rows back into
+objects. Empty values at the end of a row are left out.
 
-What several sentences share is in a list of `PageData`, and named by its number there. A `Pair` is
-a text in Chinese and in English, or once if it is the same in both: `["一", "one"]`.
+Values that several sentences share are in lists of `PageData`, and a row has their index. A `Pair`
+is a text in Chinese and in English, or a single text if both are the same: `["一", "one"]`.
 """
 
 from collections import Counter
@@ -22,18 +22,20 @@ from normlab.articles.results import Results
 from normlab.articles.sentence_verdict import SentenceVerdict
 
 Reference = int | tuple[int, int]
-"""The number of an explanation, alone or with that of the subject that it is about."""
+"""The index of an explanation, or its index and that of the subject that it is about."""
 Row = list[Any]
-"""The values of a sentence, or the kind of an explanation and its values, without empty ones at the
-end: `SentenceRow`, and the classes of `explanation.py` with numbers for shared values."""
+"""The values of a `SentenceRow`, or the kind of an explanation and the values of its class.
+
+Shared values are indices, and empty values at the end are left out.
+"""
 T = TypeVar("T")
 
 
 class SentenceRow(Struct, frozen=True, array_like=True):
-    """A sentence of an article or a cell of its tables, its explanations, and a command to try.
+    """A sentence of an article or a cell of its tables.
 
-    `claims` are those whose answers fit the sentence. `verdict` is omitted if it equals the first
-    explanation's.
+    `claims` are the claims whose answers fit the sentence. `verdict` is "" if it is the same as
+    that of the first explanation. `command` is a command to type.
     """
 
     text: Pair
@@ -44,7 +46,7 @@ class SentenceRow(Struct, frozen=True, array_like=True):
 
 
 class PageTable(Struct, frozen=True):
-    """A table of an article; `below` explains it as a whole."""
+    """A table of an article. `below` has the explanations of the table as a whole."""
 
     title: Pair
     columns: list[Pair]
@@ -53,13 +55,13 @@ class PageTable(Struct, frozen=True):
 
 
 class TablePlace(Struct, frozen=True):
-    """Where a table is in a section, by its name."""
+    """The place of a table in a section. `table` is its name."""
 
     table: str
 
 
 class PiecePlace(Struct, frozen=True):
-    """Where a live piece is in a section, by its name."""
+    """The place of a live piece in a section. `piece` is its name."""
 
     piece: str
 
@@ -72,7 +74,7 @@ class PageSection(Struct, frozen=True):
 
 
 class PageArticle(Struct, frozen=True):
-    """An article, with its tables by name."""
+    """An article. `tables` are keyed by name."""
 
     id: int
     title: Pair
@@ -81,11 +83,11 @@ class PageArticle(Struct, frozen=True):
 
 
 class PageData(Struct):
-    """What the page shows of articles; entries of lists are named by their numbers.
+    """What the page shows of articles. Rows refer to entries of the lists by index.
 
-    `explanations` open below sentences; `claims` has the answers to whole claims by number,
-    `findings` what checks found, `grades` those of evidence, `studies` STUDY/SCALE, and `subjects`
-    the words of a sentence that an explanation is about.
+    `explanations` open below sentences. `claims` has the answers to whole claims, keyed by number.
+    The other lists have values that explanations share: the `findings` of checks, the `grades` of
+    evidence, the `studies` (STUDY/SCALE), and as `subjects` the words that an explanation is about.
     """
 
     columns: dict[str, tuple[str, ...]]
@@ -101,7 +103,7 @@ class PageData(Struct):
 def page_data(articles: Iterable[Article], results: Results) -> PageData:
     """Return the data of some articles.
 
-    Raises UserError if evidence that one names does not exist.
+    Raises UserError if evidence that they refer to does not exist.
     """
     maker = _Maker(results)
     for article in articles:
@@ -110,18 +112,18 @@ def page_data(articles: Iterable[Article], results: Results) -> PageData:
 
 
 def _columns() -> dict[str, tuple[str, ...]]:
-    """Return the names of the values of an explanation, by its kind, and of a sentence."""
+    """Return the names of the values in each kind of explanation, and in a sentence."""
     kinds = {kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(Explanation)}
     return {**kinds, "sentence": SentenceRow.__struct_fields__}
 
 
 class _Maker:
-    """Makes the data of articles; each explanation is listed once."""
+    """Makes the data of articles. Sentences with the same evidence share an explanation."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
         self.data = PageData(_columns())
-        self._numbers: dict[Evidence, int] = {}
+        self._indices: dict[Evidence, int] = {}
 
     def article(self, article: Article) -> PageArticle:
         return PageArticle(
@@ -161,35 +163,35 @@ class _Maker:
         return _trimmed(to_builtins(SentenceRow(text, references, claims, whole, command)))
 
     def _reference(self, evidence: Evidence) -> Reference:
-        number = self._number_of_explanation(evidence)
+        index = self._index_of_explanation(evidence)
         if evidence.about is None:
-            return number
-        return number, _number(self.data.subjects, in_both(evidence.about.text))
+            return index
+        return index, _index(self.data.subjects, in_both(evidence.about.text))
 
-    def _number_of_explanation(self, evidence: Evidence) -> int:
-        """Return the number of an explanation. It is the same whichever words it is about."""
+    def _index_of_explanation(self, evidence: Evidence) -> int:
+        """Return the index of an explanation, whichever words of the sentence it is about."""
         evidence = evidence.about_everything
-        if evidence not in self._numbers:
-            self._numbers[evidence] = len(self.data.explanations)
+        if evidence not in self._indices:
+            self._indices[evidence] = len(self.data.explanations)
             self.data.explanations.append(self._row(evidence.explanation(self.results)))
-        return self._numbers[evidence]
+        return self._indices[evidence]
 
     def _row(self, explanation: Explanation) -> Row:
-        """Return the kind and the values of an explanation. Shared values are numbers."""
+        """Return the kind and the values of an explanation, with indices for shared values."""
         kind, values = explanation.__struct_config__.tag, structs.asdict(explanation)
         if values.get("grade") is not None:
-            values["grade"] = _number(self.data.grades, values["grade"])
+            values["grade"] = _index(self.data.grades, values["grade"])
         if "study" in values:
-            values["study"] = _number(self.data.studies, values["study"])
+            values["study"] = _index(self.data.studies, values["study"])
         if "findings" in values:
-            values["findings"] = [_number(self.data.findings, each) for each in values["findings"]]
+            values["findings"] = [_index(self.data.findings, each) for each in values["findings"]]
         return _trimmed([kind, *values.values()])
 
     def _whole_claims(self, evidence: Iterable[Evidence]) -> tuple[int, ...]:
         """Return the claims whose answers fit a sentence.
 
-        These are the claims at least half of whose parts the sentence refers to. If a sentence is
-        about one fact of many, the answer to the whole claim would not fit it.
+        The sentence refers to at least half of the parts of such a claim. The answer to a claim
+        does not fit a sentence about one fact of many.
         """
         parts = dict.fromkeys(part for each in evidence for part in each.parts)
         referred = Counter(self.results.claim_of(part).id for part in parts)
@@ -200,8 +202,8 @@ class _Maker:
         return tuple(fitting)
 
 
-def _number(known: list[T], entry: T) -> int:
-    """Return the index of an entry in a list; append the entry if it is new."""
+def _index(known: list[T], entry: T) -> int:
+    """Return the index of an entry in a list, appending the entry if it is new."""
     if entry not in known:
         known.append(entry)
     return known.index(entry)

@@ -9,13 +9,17 @@ from normlab.articles.results import Results
 from normlab.config.folders import CONFIG_DIR, RESULTS
 
 PLAY = CONFIG_DIR.parent / "docs" / "play" / "index.html"
-"""The articles as an interactive page, in a checkout."""
+"""The interactive page of a checkout."""
 SENTENCES = "sentences.md"
-"""What was found on each sentence, in the folder of published runs."""
+"""The page of what was found on each sentence, in the folder of published runs."""
 
 
 def open_play_page(results: Path) -> None:
-    """Print the page of all articles or, on a terminal, open it in a browser."""
+    """Open the interactive page in a browser.
+
+    The page is printed instead if the output is not a terminal, or for results other than those of
+    the checkout.
+    """
     if sys.stdout.isatty() and results == RESULTS and PLAY.is_file():
         print(PLAY)
         webbrowser.open(PLAY.as_uri())
@@ -33,12 +37,12 @@ def play_page(results: Path) -> str:
 
 
 def sentences_page(results: Path) -> str:
-    """Return the findings on each sentence of all articles, and what is open, as Markdown."""
+    """Return the Markdown page of what was found on each sentence of all articles."""
     from normlab.articles.sentences import sentences_text
 
     return sentences_text(load_all(CONFIG_DIR / "article").values(), Results(results))
 
 
 def pages(results: Path) -> dict[Path, str]:
-    """Return the pages about all articles by path, as `normlab claims --write` writes them."""
+    """Return the pages that `normlab claims --write` writes about articles, keyed by path."""
     return {PLAY: play_page(results), results / SENTENCES: sentences_page(results)}

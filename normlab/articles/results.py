@@ -14,9 +14,9 @@ _INSTALLED = "The results come with a checkout of normlab: pass its folder with 
 
 
 class Results:
-    """The published results in a folder. Each file is read when a cell first needs it.
+    """The published results in a folder. Each file is read when it is first needed.
 
-    `claims` are those of the folder's ledger by number, unless others are given.
+    `claims` are keyed by number. By default, they are read from the folder's ledger.
     """
 
     def __init__(self, folder: Path, claims: Mapping[int, SavedClaim] | None = None) -> None:
@@ -33,7 +33,7 @@ class Results:
         return read_computed(self.folder / COMPUTED)
 
     def part(self, name: str) -> SavedPart:
-        """Return a part of the ledger by claim and name, such as `2.worse`."""
+        """Return a part of a claim, given the claim's number and the part's name: `2.worse`."""
         claim, _, part = name.partition(".")
         known = claim.isdecimal() and self.claims.get(int(claim))
         parts = {each.name: each for each in known.parts} if known else {}
@@ -43,22 +43,22 @@ class Results:
         return parts[part]
 
     def claim_of(self, part: str) -> SavedClaim:
-        """Return the claim of a part that exists."""
+        """Return the claim that a part such as `2.worse` belongs to. The part must exist."""
         return self.claims[int(part.partition(".")[0])]
 
     def place(self, part: str) -> str:
-        """Return the numbers of claim and part, such as `2.1`."""
+        """Return the numbers of the claim and the part, such as `2.1` for `2.worse`."""
         return f"{part.partition('.')[0]}.{self.part(part).part}"
 
     def claim_of_check(self, check: str) -> int | None:
-        """Return the first claim with a part that a check decides, or None if there is none."""
+        """Return the number of the first claim that a check decides a part of, or None."""
         claims = self.claims.values()
         return next((c.id for c in claims for p in c.parts if p.source.check == check), None)
 
     def finding(self, check: str, name: str) -> CheckFinding:
-        """Return a finding by check and name.
+        """Return a finding, given its check and its name.
 
-        For an unknown name, raise a UserError that lists all.
+        Raises a UserError that lists the findings if there is none with this name.
         """
         by_name = {each.name: each for each in self.checks.get(check, ())}
         if name not in by_name:
@@ -68,11 +68,14 @@ class Results:
         return by_name[name]
 
     def place_of_finding(self, check: str, name: str) -> str:
-        """Return a check with the number of its finding, such as `modes.mismatch 1`."""
+        """Return the name of a check and the number of its finding, such as `modes.mismatch 1`."""
         return f"{check} {self.checks[check].index(self.finding(check, name)) + 1}"
 
     def _experiment(self, of: str, row: str, at: str) -> Experiment:
-        """Return the seeds of a row of a published study. Raise UserError if there are none."""
+        """Return the runs of a row at a point `at` of a published study `of`, STUDY/SCALE.
+
+        Raises UserError if there are none.
+        """
         folder = self.folder / of
         if not (folder / RECORDS).is_file():
             raise UserError(f"{folder / RECORDS} is missing. {_INSTALLED}")

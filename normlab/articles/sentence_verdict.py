@@ -1,9 +1,9 @@
 """The verdict on a sentence of an article, from the verdicts of its evidence.
 
-Each piece of evidence has a verdict on the words that it is about (`Evidence.verdict`, in
-`evidence_kinds/part.py` and `check.py`); scores and remarks have none. Both the verdict that the
-interactive page shows and how far the sentence is answered (`results/sentences.md`) follow from
-these verdicts here, and nowhere else.
+Parts of claims and findings of checks have a verdict on the words that they are about
+(`Evidence.verdict`); scores and remarks have none. Only this file combines these verdicts into the
+one that the interactive page shows, and into how far the sentence is answered
+(`results/sentences.md`).
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ STATES = {
     "remark": "there is nothing to measure; the reason is given",
     "nothing": "it states nothing that can be checked, such as the numbers of an example",
 }
-"""The states of a sentence, from answered to not tested, with their meanings."""
+"""The states of a sentence with their meanings. The first four are in order of the answer."""
 _UNDECIDED = {"undecided": "open", "not measured": "not tested"}
-"""The states of sentences of which nothing is decided, by their verdict."""
+"""The state of a sentence of which nothing is decided, by its verdict."""
 
 
 class SentenceVerdict(NamedTuple):
-    """How far a sentence is answered, one of `STATES`, and the verdict on it.
+    """How far a sentence is answered, as one of `STATES`, and the verdict on it.
 
-    The verdict is a claim's (`combined_verdict`), except that a sentence is `supported` only if
-    nothing that it refers to is open. It is "" if none of the evidence has a verdict.
+    Verdicts are combined as for a claim (`combined_verdict`), except that a sentence is `supported`
+    only if none of its evidence is open. The verdict is "" if no evidence has one.
     """
 
     state: str

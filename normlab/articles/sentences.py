@@ -1,7 +1,8 @@
 """Lists what was found on each sentence and cell of the articles, what is open, and why.
 
-`sentences_text` returns the page `results/sentences.md`: the counts, each sentence without a full
-answer with the reason and the command that would give it, and the whole list.
+`sentences_text` returns the page `results/sentences.md`. It has the counts, then the sentences
+without a full answer, with the reasons and the commands that would answer them, and then all
+sentences.
 """
 
 from collections import Counter
@@ -22,7 +23,7 @@ _COLUMNS = ("place", "Chinese", "English", "answered?", "found")
 
 
 class OpenPart(NamedTuple):
-    """A part that is not decided, with its place, statement, finding, and what would decide it."""
+    """A part that is not decided. `command` would decide it, and `cost` is what that takes."""
 
     claim: int
     place: str
@@ -48,7 +49,7 @@ class OpenPart(NamedTuple):
 
 
 def open_parts(sentence: Sentence, results: Results) -> list[OpenPart]:
-    """Return the parts that are missing for a full answer."""
+    """Return the undecided parts, which a full answer would need."""
     names = [name for each in sentence.evidence for name in each.parts]
     return [OpenPart.of(x, results) for x in names if results.part(x).verdict not in DECIDED]
 
@@ -80,7 +81,7 @@ def sentences_text(articles: Iterable[Article], results: Results) -> str:
 
 
 def _what_lacks(sentence: Sentence, results: Results) -> tuple[Sentence, list[OpenPart], list[str]]:
-    """Return a sentence with its open parts or, if it has none, with its other evidence."""
+    """Return a sentence with its open parts or, if it has none, with the texts of its evidence."""
     parts = open_parts(sentence, results)
     texts = [] if parts else [each.cell_text(results, ENGLISH).text for each in sentence.evidence]
     return sentence, parts, texts
@@ -93,7 +94,7 @@ def _row(sentence: Sentence, state: str, results: Results) -> list[str]:
 
 
 def _counts(states: list[tuple[Sentence, str]]) -> tuple[list[str], list[list[str]]]:
-    """Return a table of how many sentences of each article are in each state, such as answered."""
+    """Return the header and the rows of a table: how many sentences of an article have a state."""
     articles = list(dict.fromkeys(sentence.article for sentence, _ in states))
     counts = Counter((sentence.article, state) for sentence, state in states)
     rows: list[list[str]] = []

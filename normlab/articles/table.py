@@ -1,7 +1,7 @@
 """Formats an article's table in one language, as Markdown, LaTeX or HTML (terminal: `table_text`).
 
-Each row has the article's words and, under them, what was found. Notes give the judged statements
-in full. The formats are `table.tex` and `tables.html` in `templates/`.
+A cell has the article's words and, below them, what was found. Notes quote the judged statements in
+full. The templates of LaTeX and HTML are `table.tex` and `tables.html` in `templates/`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ from normlab.reports.table_formats.latex_layout import PAGE_HEIGHT
 from normlab.templates import environment, latex_environment
 from normlab.terminal import wrapped
 
-_MANY_ROWS = 6  # a LaTeX table with more rows has a smaller font, to fit on a page
+_MANY_ROWS = 6  # LaTeX tables with more rows use a smaller font, to fit on a page
 _NAME_WIDTH = 0.18
-"""The share of a LaTeX line for the names of rows."""
+"""The width of the column of row names in LaTeX, as a share of the line."""
 _LINE = 88
-"""Characters in a line of LaTeX's footnotesize; a Chinese character takes two."""
+"""The number of characters in a line of LaTeX's footnotesize. A Chinese one counts as two."""
 _LATEX_SIGNS = {
     "\u2705": r"$\surd$",
     "\u274c": r"$\times$",
@@ -30,28 +30,28 @@ _LATEX_SIGNS = {
     " \u00b1 ": r" $\pm$ ",
     "\u2212": "$-$",
 }
-"""Signs that LaTeX's fonts lack, such as the articles' emoji for ticks and crosses."""
+"""Commands for signs that LaTeX's fonts lack, such as the articles' ticks and crosses."""
 
 
 class ShownRow(NamedTuple):
-    """A row as displayed: its name, the article's cells, and all that was found on each."""
+    """A row as displayed: its name, the article's cells, and what was found on each cell."""
 
     name: str
     article: list[str]
     measured: list[list[CellText]]
 
     def cells(self, head: Sequence[str]) -> Iterator[tuple[str, str, list[CellText]]]:
-        """Yield the column, the article's words and the finding of each cell after the name."""
+        """Yield the column, the article's words and what was found for each cell after the name."""
         return zip(head[1:], self.article, self.measured, strict=True)
 
     @property
     def places(self) -> list[str]:
-        """The parts and checks that its verdicts are about, such as `2.1`."""
+        """The parts and findings that the row's verdicts come from, such as `2.1`."""
         return [each.place for cell in self.measured for each in cell if each.place]
 
 
 class ShownTable(NamedTuple):
-    """A table in one language, as printed in every format."""
+    """A table in one language, ready to be printed in any format."""
 
     caption: str
     label: str
@@ -63,7 +63,7 @@ class ShownTable(NamedTuple):
 
     @property
     def legend(self) -> str:
-        """The explanation of a cell's content and of brackets."""
+        """The explanation of what cells and brackets contain."""
         words, phrasing = self.language.table, self.language.phrasing
         return words.cells + phrasing.between + words.brackets + phrasing.stop
 
@@ -71,7 +71,10 @@ class ShownTable(NamedTuple):
 def shown_table(
     article: Article, name: str, results: Results, language: Locale, *, notes: bool = True
 ) -> ShownTable:
-    """Return a table with all its evidence. Raise UserError if evidence does not exist."""
+    """Return a table with all its evidence, given the table's name.
+
+    Raises UserError if evidence does not exist.
+    """
     table = article.table(name)
     rows = [
         ShownRow(
@@ -95,7 +98,7 @@ def shown_table(
 
 
 def markdown_of(table: ShownTable) -> str:
-    """Return a table in Markdown: the article's words, and under them, in bold, what was found."""
+    """Return a table in Markdown. What was found is in bold below the article's words."""
     rows = [
         [in_markdown(row.name), *map(_markdown_cell, row.article, row.measured)]
         for row in table.rows
@@ -125,9 +128,9 @@ def html_of(tables: Sequence[ShownTable]) -> str:
 def latex_of(table: ShownTable) -> str:
     r"""Return a table in LaTeX.
 
-    A comment lists the packages that the document needs, and a comment after a row lists the parts
-    that its verdicts are about. A table that is taller than a page is a `longtable`, which breaks
-    between pages.
+    A comment lists the packages that the document needs, and a comment after each row lists the
+    parts that its verdicts come from. A table that is taller than a page is a `longtable`, which
+    may break across pages.
     """
     columns = len(table.head) - 1
     width = (0.82 - 0.036 * columns) / columns  # without the gaps between columns
@@ -146,10 +149,13 @@ def latex_of(table: ShownTable) -> str:
 
 
 def _height(table: ShownTable, width: float) -> float:
-    """Estimate the height of a table in footnotesize in points, with columns of `width` lines."""
+    """Estimate the height of a table in footnotesize, in points.
+
+    `width` is the width of a column, as a share of the line.
+    """
 
     def lines(texts: Sequence[str], share: float) -> int:
-        """Return how many lines the texts take in a column of this share of the line."""
+        """Return how many lines the texts take in a column with this share of the line."""
         return sum(len(wrapped(one_line(text), int(share * _LINE), cut=True)) for text in texts)
 
     count = 0
@@ -162,7 +168,7 @@ def _height(table: ShownTable, width: float) -> float:
 
 
 def _in_latex(text: str) -> str:
-    """Return text for LaTeX, with its commands for signs that its fonts lack."""
+    """Escape text for LaTeX, with commands for signs that its fonts lack."""
     line = escaped(text)
     for sign, command in _LATEX_SIGNS.items():
         line = line.replace(sign, command)

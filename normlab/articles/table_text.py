@@ -1,6 +1,6 @@
 """An article's table as text for a terminal.
 
-Each row has two halves, the article's words and what was found, under the column names.
+Each row has two halves: the article's words, and below them what was found.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ Cell = list[str]
 
 
 def text_of(table: ShownTable, width: int) -> str:
-    """Return a table for a terminal of `width` columns. A table that is too wide is no error."""
+    """Return a table for a terminal of `width` columns. Wider tables are not an error."""
     widths = _column_widths(table, width)
     heads = [table.head[0], "", *table.head[1:]]
     lines = [*_side_by_side([_folded(*each) for each in zip(heads, widths, strict=True)], widths)]
@@ -36,7 +36,7 @@ def text_of(table: ShownTable, width: int) -> str:
 
 
 def _column_widths(table: ShownTable, width: int) -> list[int]:
-    """Return the widths of the rows' names, of the names of the halves, and of the cells."""
+    """Return the widths of the columns: row names, names of the halves, and cells."""
     half = max(
         cell_len(name) for name in (table.language.table.article, table.language.table.measured)
     )
@@ -51,7 +51,10 @@ def _column_widths(table: ShownTable, width: int) -> list[int]:
 
 
 def _narrowed(widths: Sequence[int], room: int) -> list[int]:
-    """Return widths that fit into the room, narrowing the widest."""
+    """Reduce the largest widths until the sum of all fits into the room.
+
+    No width is reduced below `_NARROW`.
+    """
     for most in range(max(widths), _NARROW, -1):
         narrowed = [min(width, most) for width in widths]
         if sum(narrowed) <= room:
@@ -60,7 +63,7 @@ def _narrowed(widths: Sequence[int], room: int) -> list[int]:
 
 
 def _row(row: ShownRow, language: Locale, widths: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of a row; its name takes as many lines of the second half as it needs."""
+    """Yield the lines of a row. A long name continues in the second half."""
     name = _folded(row.name, widths[0])
     article = [[language.table.article], *([words] for words in row.article)]
     first = [_cell(texts, width) for texts, width in zip(article, widths[1:], strict=True)]

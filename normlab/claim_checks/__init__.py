@@ -1,14 +1,15 @@
 """Checks that decide parts of claims in seconds by applying norms to small, fixed inputs.
 
-`normlab.claims` judges claims by records of runs and by the findings of these checks. The checks
-need torch, models and the measurements of `normlab.inspection`, which `normlab.claims` must not
-import, so they are a package of their own above both.
+`normlab.claims` judges claims by the records of runs and by the findings of these checks. It must
+not import torch, models or the measurements of `normlab.inspection`. Checks need them, so they are
+in a package above both.
 
 In a claim's file, `check:` names a check, such as `padding.pollutes` in `padding.py`. A check is a
-function with the decorator `check` (`check.py`): it compares what another function measured with a
-sentence of an article, and puts the result into words. `inputs.py` has the norms and values that
-checks share, and `word_attention.py` measures attention over article 3's words. The other modules
-decide the claims with these numbers; `normlab claims NUMBER` quotes the sentences:
+function with the decorator `check` (`check.py`). It compares what other functions measured with a
+sentence of an article, and words the result. `inputs.py` has the norms and values that checks
+share, and `word_attention.py` measures attention over the words of article 3. The other modules
+have the checks that decide the claims with these numbers (`normlab claims NUMBER` quotes their
+sentences):
 
     affine.py       46              layer norm has one transform, batch norm one for each feature
     axes.py         11, 37, 46, 53  batch norm pools the same position; the example's first means
@@ -38,7 +39,7 @@ from normlab.findings.question import Question, questions_below
 
 
 def checks(names: Sequence[str] = ()) -> list[Question]:
-    """Return all checks, or the named ones, ordered by file.
+    """Return all checks, or the named ones, sorted by file.
 
     Raises UserError if a name is unknown.
     """
@@ -46,9 +47,9 @@ def checks(names: Sequence[str] = ()) -> list[Question]:
 
 
 def compute(name: str) -> list[CheckFinding]:
-    """Run a check and return its evidence.
+    """Run a check and return its findings.
 
-    For an unknown name, raise a UserError that lists all checks.
+    Raises a UserError that lists all checks if the name is unknown.
     """
     (check,) = checks([name])
     return check.ask()

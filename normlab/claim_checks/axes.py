@@ -1,4 +1,4 @@
-"""Checks of what the articles' norms pool over, by their worked example, code and table."""
+"""Checks of what the articles' norms pool over in their worked example, code and table."""
 
 from torch import nn
 
@@ -47,7 +47,7 @@ def positions() -> list[CheckFinding]:
     x = example_tensor().permute(0, 2, 1)
     error = error_of(nn.BatchNorm1d(SHAPE[1], affine=False).double(), x)
     y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x)
-    same_position = bool(y.mean(0).abs().max() < 1e-6)  # else it also pools over positions
+    same_position = bool(y.mean(0).abs().max() < 1e-6)  # otherwise it also pools over positions
     axes = "the batch" if same_position else "batch and positions"
     example, table, papers = (
         len(_first_group(name).values) for name in ("bn_sample", "bn_position", "bn")

@@ -1,4 +1,4 @@
-"""Checks of how an output depends on the rest of its batch, and of splitting a batch."""
+"""Checks of how an output depends on the rest of its batch, and of splitting batches."""
 
 import math
 import threading
@@ -31,7 +31,7 @@ from normlab.inspection.norm.norm_calls import call, one_by_one, run, run_copy
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 
-SETS = 50  # the number of sets of batch mates; the numbers in the ledger depend on it
+SETS = 50  # the number of sets of batch mates, on which the numbers in the ledger depend
 
 
 @check("batch.alone")

@@ -1,6 +1,7 @@
-"""The decorator of checks, and functions that turn a number into evidence for or against a claim.
+"""The decorator of checks, and functions that make findings for or against a claim.
 
-A `Finding` has a verdict on a norm or a model; a `CheckFinding` supports or contradicts a claim.
+A `CheckFinding` supports or contradicts a claim, unlike a `Finding`, which has a verdict on a norm
+or a model.
 """
 
 from collections.abc import Sequence
@@ -14,15 +15,16 @@ from normlab.findings.question import question
 from normlab.findings.relative_change import percent
 
 check = partial(question, of="claim")
-"""Register a function that returns findings as a check: `@check("padding.pollutes")`."""
+"""Register a function as a check, as in `@check("padding.pollutes")`. It must return findings."""
 
 
 def finding(
     name: str, statement: str, answer: str, *, holds: bool, **numbers: float
 ) -> CheckFinding:
-    """Return an answer as evidence for a claim if the statement `holds`, otherwise against it.
+    """Return a finding that supports the claim if the statement `holds`, and otherwise not.
 
-    A claim can select findings by `name` with `only`; a name is unique within its check.
+    `numbers` are the numbers behind the answer. A claim's `only` selects findings by `name`, which
+    must be unique within the check.
     """
     return CheckFinding(statement, answer, "supports" if holds else "contradicts", numbers, name)
 
@@ -33,7 +35,7 @@ def close(values: Sequence[float], expected: Sequence[float]) -> bool:
 
 
 def exceeds_rounding(share: float) -> bool:
-    """Return whether a relative change exceeds float64 rounding."""
+    """Return whether a relative change is larger than float64 rounding explains."""
     return share > 1e-9
 
 
@@ -46,9 +48,10 @@ def change_finding(
     because: str = "",
     **numbers: float,
 ) -> CheckFinding:
-    """Return evidence on whether an output changes, from its relative change `share`.
+    """Return a finding on whether an output changes, given its relative change `share`.
 
-    The evidence supports the claim if the output changes as `expected`.
+    It supports the claim if the output changes and a change is `expected`, or if neither is true.
+    `because` is added to the answer.
     """
     answer = f"changes by {percent(share)}" if exceeds_rounding(share) else "identical"
     return finding(
@@ -62,6 +65,6 @@ def change_finding(
 
 
 def values_in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
-    """Format values, separated by spaces, with a minus sign (not a hyphen) and without -0."""
+    """Format values, separated by spaces, with true minus signs and 0 instead of -0."""
     texts = (f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
     return " ".join(texts).replace("-", "\u2212")

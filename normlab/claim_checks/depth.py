@@ -14,9 +14,9 @@ from normlab.placements.pre import PreResidual
 
 DEPTH, WIDTH, HEADS, SENTENCES, LENGTH = 100, 32, 4, 4, 8
 VANISHES = 0.01
-"""A gradient vanishes if its norm in the lowest layer is below this fraction of the highest's.
+"""The smallest ratio of gradient norms, between the lowest and the highest layer, that is steady.
 
-It explodes if its norm in the highest layer is below this fraction of the lowest's.
+Below it, the gradient vanishes. If the inverse ratio is below it, the gradient explodes.
 """
 
 
@@ -34,8 +34,8 @@ class AttentionSublayer(nn.Module):
 def lowest_over_highest(kind: type[NormResidual], norm: str) -> float:
     """Return the gradient norm in the lowest of 100 layers, divided by that in the highest.
 
-    A layer has attention and a feed-forward block, both with torch's default weights. The loss is
-    the cross-entropy of a linear output layer.
+    Each layer has attention and a feed-forward block with torch's default weights. The loss is the
+    cross-entropy of a linear output layer.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)

@@ -1,4 +1,4 @@
-"""Checks of facts about models that the articles quote."""
+"""Checks of the facts about models that the articles quote."""
 
 import json
 from collections import Counter
@@ -46,7 +46,7 @@ def bert_base() -> list[CheckFinding]:
 
 
 def surveyed() -> dict[str, Any]:
-    """Return the survey of model classes in transformers. Raise OSError if there is no survey."""
+    """Return the surveyed model classes of transformers. Raise OSError if there is no survey."""
     return {
         k: v for k, v in json.loads(SURVEY.read_text("utf-8"))["classes"].items() if "norms" in v
     }
@@ -55,8 +55,8 @@ def surveyed() -> dict[str, Any]:
 class TransformersNorms(NamedTuple):
     """The number of model classes in transformers, and how many have each kind of norm.
 
-    `layer_or_rms` counts those with a layer norm or an RMS norm, and `only_batch` those with a
-    batch norm but neither of these.
+    `layer_or_rms` is the number with layer norm or RMS norm, and `only_batch` the number with batch
+    norm but neither of these.
     """
 
     classes: int
@@ -92,7 +92,7 @@ def norms() -> list[CheckFinding]:
 
 
 class VisionNorms(NamedTuple):
-    """The number of families of vision models, with each kind of norm, and without a norm."""
+    """The number of families of vision models, with each kind of norm, and without any norm."""
 
     families: int
     by_kind: Counter[str]
@@ -100,7 +100,7 @@ class VisionNorms(NamedTuple):
 
 
 def norms_in_vision_models() -> VisionNorms:
-    """Count the families of timm's models by norm, judging by the smallest model of each."""
+    """Count the families of timm's models by the norms of their smallest model."""
     rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
     by_kind = Counter(kind for row in rows for kind in row)
     return VisionNorms(len(rows), by_kind, sum(not row for row in rows))
@@ -122,7 +122,7 @@ def vision_norms() -> list[CheckFinding]:
 def placements_in_transformers() -> Counter[str]:
     """Count the surveyed classes by where their blocks have norms.
 
-    Their blocks start with a norm (`pre`), end with one (`post`), or both (`both`).
+    A block starts with a norm (`pre`), ends with one (`post`), or has both (`both`).
     """
     return Counter(row["order"] for row in surveyed().values())
 

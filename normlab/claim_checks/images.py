@@ -1,4 +1,4 @@
-"""Checks of norms on images: shifts of an image, colours of a pixel, neighbouring pixels."""
+"""Checks of norms on images: shifts, the colours of a pixel, and neighbouring pixels."""
 
 import math
 from collections.abc import Callable
@@ -28,14 +28,14 @@ SHIFTED = ("bn", "in", "gn", "ln")
 
 
 def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
-    """Return a square image, rolled by two rows and three columns."""
+    """Return a square image shifted cyclically by two rows and three columns."""
     return x.unflatten(0, (HEIGHT, HEIGHT)).roll((2, 3), (0, 1)).flatten(0, 1)
 
 
 def change_by_shift(layer: Callable[[PixelTokens], PixelTokens]) -> float:
-    """Return how far a layer's output for an image differs from shifting with the image.
+    """Shift an image, and return how much a layer's output differs from its shifted old output.
 
-    The image is the first of four.
+    The image is the first one in a batch of four.
     """
     x = draw_normal(4, HEIGHT * HEIGHT, CHANNELS)
     with_shift = torch.cat([shifted(x[0])[None], x[1:]])
@@ -43,9 +43,10 @@ def change_by_shift(layer: Callable[[PixelTokens], PixelTokens]) -> float:
 
 
 class ChangesByShift(NamedTuple):
-    """How far the outputs of norms and of a convolution differ from shifting with an image.
+    """How much the outputs of layers for a shifted image differ from their shifted old outputs.
 
-    `by_position` is the value for batch norm with statistics for each pixel.
+    `by_norm` is keyed by the norm's name. `by_position` is for batch norm with separate statistics
+    for each pixel.
     """
 
     by_norm: dict[str, float]
@@ -54,7 +55,7 @@ class ChangesByShift(NamedTuple):
 
 
 def changes_by_shift() -> ChangesByShift:
-    """Shift an image before each norm, and before a convolution."""
+    """Shift an image before each norm and before a convolution."""
 
     def change(name: str, **values: int) -> float:
         return change_by_shift(lambda x: run(new_norm(name, CHANNELS, **values), x))
@@ -102,7 +103,7 @@ def shift() -> list[CheckFinding]:
 
 
 def convolved(x: PixelTokens) -> PixelTokens:
-    """Return square images after a convolution with 3 x 3 kernels that wraps around the edges."""
+    """Apply a convolution with 3 x 3 kernels, which wraps around the edges, to square images."""
     planes = x.transpose(1, 2).unflatten(2, (HEIGHT, HEIGHT))
     wrapped = functional.pad(planes, (1, 1, 1, 1), "circular")
     return (
@@ -117,8 +118,8 @@ PIXELS_APART = 4  # distance in pixels, in images of 8 x 8
 def local() -> list[CheckFinding]:
     """Are neighbouring pixels more alike than pixels four apart, in 1,797 images of digits?
 
-    This is the mean absolute correlation of two pixels over the images, without pixels that are the
-    same in all images.
+    This compares the mean absolute correlation of two pixels over the images. Pixels that are the
+    same in all images are left out.
     """
     images = torch.from_numpy(read_bundled("digits").features).double().unflatten(1, (8, 8))
     near, far = (mean_correlation(images, apart) for apart in (1, PIXELS_APART))
@@ -147,7 +148,7 @@ def mean_correlation(images: Float[Tensor, "N H W"], apart: int) -> float:
 
 
 def change_of_other_channels(name: str) -> float:
-    """Return how much a norm changes the other channels if the first one is scaled by 5."""
+    """Return how much a norm's output in other channels changes if the first one is scaled by 5."""
     x = draw_normal(4, HEIGHT * HEIGHT, CHANNELS)
     other = x.clone()
     other[..., 0] *= 5

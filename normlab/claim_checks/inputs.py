@@ -19,7 +19,7 @@ SEED, WIDTH, LENGTH = 1, 64, 12
 
 
 def new_norm(name: str, width: int = WIDTH, **values: Any) -> Norm:
-    """Build an option's norm in float64 and training mode."""
+    """Build the norm of an option, in float64 and training mode."""
     return make_norm(name, width, **values).double().train()
 
 
@@ -30,7 +30,7 @@ def draw_normal(*shape: int, seed: int = SEED) -> Float[Tensor, "*shape"]:
 
 
 def draw_tokens(*shape: int, seed: int = SEED) -> Float[Tensor, "... D"]:
-    """Draw normal values. The mean and spread of each feature are the same for every seed."""
+    """Draw normal values. A feature's mean and standard deviation do not depend on the seed."""
     draw = torch.Generator().manual_seed(seed)
     features = torch.Generator().manual_seed(SEED)
     mean, spread = torch.randn(2, WIDTH, generator=features, dtype=torch.float64)
@@ -44,5 +44,5 @@ def trained_norm(name: str, **values: Any) -> Norm:
 
 
 def norm_of_example_width(name: str) -> Norm:
-    """Build an option's norm at the width of the articles' example tensor."""
+    """Build the norm of an option with the width of the articles' example tensor."""
     return example_norm(next(each for each in options("norm") if each.name == name)).make()

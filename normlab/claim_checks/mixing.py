@@ -19,7 +19,10 @@ TokenBlock = Float[Tensor, "N L D"]
 
 
 def mixed(layer: Callable[[TokenBlock], TokenBlock]) -> set[str]:
-    """Return the axes along which an output depends on other inputs, according to the Jacobian."""
+    """Return the axes along which a layer mixes values, according to its Jacobian.
+
+    Along these axes, outputs depend on inputs at other indices.
+    """
     x = draw_normal(SAMPLES, TOKENS, FEATURES)
     jacobian = torch.autograd.functional.jacobian(layer, x)
     assert isinstance(jacobian, Tensor)
@@ -46,7 +49,7 @@ def axes() -> list[CheckFinding]:
             for name in ("ln", "bn")
         },
     }
-    statements = (  # a finding's name, the layer, the statement, and the axes it names
+    statements = (  # the finding's name, the layer, the statement, and the axes that it names
         (
             "the projections",
             "projection",

@@ -16,7 +16,7 @@ from normlab.norms.base import Norm
 def gap_between_modes(name: str, sequences: int) -> float:
     """Return how much the output of a trained norm differs between eval and training.
 
-    The input is this many sequences of 16 tokens.
+    The input has the given number of sequences of 16 tokens.
     """
     norm, x = trained_norm(name), draw_tokens(sequences, 16)
     return relative_change(run(norm, x), run(copy.deepcopy(norm).train(), x))
@@ -45,9 +45,10 @@ def mismatch() -> list[CheckFinding]:
 
 
 class SameBits(NamedTuple):
-    """Whether a batch's output in training equals, bit for bit, two other outputs.
+    """Whether a norm's training output for a batch is bit-identical to two other outputs.
 
-    `in_eval` is about the output in eval, `alone` about each sentence alone, in training.
+    `in_eval` compares it with the output in eval, and `alone` with the training outputs for each
+    sentence alone.
     """
 
     in_eval: bool
@@ -57,7 +58,7 @@ class SameBits(NamedTuple):
 def same_bits(norm: Norm) -> SameBits:
     """Compare a norm's training output for eight sentences with two others, bit for bit.
 
-    These are its output for them in eval, and its training outputs for one sentence at a time.
+    The others are its output in eval, and its training outputs for one sentence at a time.
     """
     x = draw_tokens(8, 16)
     training = run(norm, x)
@@ -90,7 +91,7 @@ class NormState(NamedTuple):
 def norm_state(norm: Norm) -> NormState:
     """Return the buffers that a norm saves, and whether its output differs in eval.
 
-    Its running statistics are updated.
+    As a side effect, its running statistics are updated.
     """
     x = draw_tokens(4, 8)
     saved = [name for name, _ in norm.named_buffers() if name in norm.state_dict()]
@@ -151,7 +152,7 @@ def sentence() -> list[CheckFinding]:
 
 
 def stored_values(name: str, **values: Any) -> int:
-    """Return how many values a new norm stores in its buffers, without the count of updates."""
+    """Return how many values a new norm stores in its buffers, not counting scalars."""
     return sum(each.numel() for each in new_norm(name, **values).buffers() if each.dim())
 
 

@@ -14,9 +14,10 @@ from normlab.norms.base import Norm
 
 
 class Case(NamedTuple):
-    """A norm, and whether an article says that it `keeps` an order.
+    """A norm, and whether it `keeps` an order according to an article.
 
-    This is the order of a feature's values over samples (`over_samples`) or of a token's features.
+    The order is that of a feature's values over samples if `over_samples` is set, and otherwise
+    that of a token's features.
     """
 
     name: str
@@ -89,14 +90,14 @@ def order_over_time() -> list[CheckFinding]:
 
 
 class KeptOrder(NamedTuple):
-    """The share of pairs that keep their order, and the share of rows in which all pairs do."""
+    """The share of pairs that stay in order, and the share of rows in which all pairs do."""
 
     pairs: float
     rows: float
 
 
 def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> KeptOrder:
-    """Return how many pairs of entries in a row of x have the same order in y."""
+    """Return how many pairs of entries of a row are in the same order in `x` and in `y`."""
     first, second = (each[:, :, None] > each[:, None] for each in (x, y))
     above = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
     same = (first == second)[:, above]
@@ -106,7 +107,7 @@ def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> KeptOrde
 def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
     """Return Spearman's `rho`, averaged over rows, and the share of rows with the same order.
 
-    The share is called `exact`. Without ties, rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the
+    The share is keyed `exact`. Without ties, rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the
     differences in rank.
     """
     first, second = (table.argsort(-1).argsort(-1).double() for table in (x, y))

@@ -1,4 +1,4 @@
-"""Checks of the 999 of article 3: what layer norm turns it into, and how it affects attention."""
+"""Checks of article 3's 999: what layer norm turns it into, and how it affects attention."""
 
 import math
 from collections.abc import Sequence
@@ -46,12 +46,12 @@ class NormalizedWords(NamedTuple):
 
     @property
     def lead_of_999(self) -> float:
-        """By how much the 999 exceeds the next value of its word."""
+        """The distance of the 999 from the next largest value of its word."""
         return float(self.first[2] - self.first[[0, 1, 3]].max())
 
 
 def normalized_words() -> NormalizedWords:
-    """Apply layer norm to the words, and to the third one also without eps."""
+    """Apply layer norm to the words, and layer norm without eps to the third one."""
     without_eps = run(make_norm("ln", 4, eps=0.0).double(), words_of_width()[None, 2:])[0, 0]
     first, second, third = words_after("ln")
     return NormalizedWords(first, second, third, without_eps)
@@ -123,10 +123,10 @@ def value_range() -> list[CheckFinding]:
 
 
 class Votes(NamedTuple):
-    """The dot products between the three words of article 3.
+    """The dot products of the three words of article 3.
 
-    `first` is that of the first word with itself, `others` the largest one of the other two words,
-    and `largest` the largest absolute one of all words.
+    `first` is the dot product of the first word with itself, `others` the largest one among the
+    other two words, and `largest` the largest absolute value of all.
     """
 
     first: float

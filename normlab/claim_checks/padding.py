@@ -28,7 +28,7 @@ MIXTURE_TOLERANCE = 0.005  # the largest deviation that is written as 0.00
 
 
 class Moments(NamedTuple):
-    """A mean and a variance, divided by the number of values."""
+    """A mean, and a variance whose divisor is the number of values."""
 
     mean: float
     var: float
@@ -39,7 +39,7 @@ def torch_moments(values: Sequence[float]) -> Moments:
     norm = nn.BatchNorm1d(1, momentum=1.0).double()
     norm(torch.tensor(values, dtype=torch.float64)[:, None])
     assert norm.running_mean is not None and norm.running_var is not None
-    # The buffer's variance is divided by n - 1, the variance used for normalization by n.
+    # The buffer's variance has the divisor n - 1, the one used for normalization has n.
     biased = float(norm.running_var) * (len(values) - 1) / len(values)
     return Moments(float(norm.running_mean), biased)
 
@@ -129,16 +129,16 @@ def batch_of_three_sentences() -> tuple[Float[Tensor, "3 5 D"], Bool[Tensor, "3 
 
 
 def largest_value_of_lone_tokens() -> float:
-    """Return the largest output for the last two words of the fox sentence without padding.
+    """Return the largest output for the last two words of the fox sentence, excluding padding.
 
-    The statistics are taken per position, where these words are the only real tokens.
+    Statistics are taken per position, and these words are the only real tokens at their positions.
     """
     x, real = batch_of_three_sentences()
     return float(run(new_norm("bn_position"), x, real)[2, 3:].abs().max())
 
 
 def change_by_other_sentences(name: str) -> float:
-    """Return how much a norm's output for the fox sentence differs from that of it alone."""
+    """Return how much a norm's output for the fox sentence changes if it is alone."""
     x, real = batch_of_three_sentences()
     return relative_change(run(new_norm(name), x, real)[2:], run(new_norm(name), x[2:], real[2:]))
 
@@ -251,10 +251,10 @@ def position_3() -> list[CheckFinding]:
 
 
 class PaddingMixture(NamedTuple):
-    """How including zeros changes the moments of tokens.
+    """How including zeros changes the mean and variance of tokens.
 
-    `factors` has the factor of the mean by the share of zeros. `off` is the largest deviation from
-    the moments of a mixture with zeros.
+    `factors` has the factor of the mean, keyed by the share of zeros. `off` is the largest
+    deviation from the mean and variance of a mixture with zeros.
     """
 
     factors: dict[float, float]
@@ -262,7 +262,7 @@ class PaddingMixture(NamedTuple):
 
 
 def mixtures_with_zeros() -> PaddingMixture:
-    """Append 0, 10, 40 or 160 zeros to 40 tokens."""
+    """Include 0, 10, 40 or 160 zeros in the statistics of 40 tokens."""
     tokens = draw_tokens(1, 40)
     m, v = tokens.mean((0, 1)), tokens.var((0, 1), correction=0)
     off, factors = 0.0, dict[float, float]()
@@ -305,14 +305,14 @@ def moments_with_zeros(
     x = torch.cat([tokens, torch.zeros(1, zeros, WIDTH, dtype=torch.float64)], dim=1)
     real = (torch.arange(zeros + number) < number)[None]
     y = run(new_norm("bn", padding="include"), x, real)[real]
-    sd = tokens[0].std(0, correction=0) / y.std(0, correction=0)  # that the norm divided by
+    sd = tokens[0].std(0, correction=0) / y.std(0, correction=0)  # the divisor of the norm
     return tokens[0].mean(0) - sd * y.mean(0), sd.square() - 1e-5
 
 
 def largest_output_at_zeros(name: str, *, learned_shift: bool = False) -> float:
     """Return the largest output of a norm at padded positions, which are filled with zeros.
 
-    The positions are normalized like real tokens.
+    Padded positions are normalized like real tokens.
     """
     x, real = padded_batch(3, 2)
     norm = new_norm(name)

@@ -1,8 +1,8 @@
 """Checks of how words are distributed over the positions of a sentence, and of sentence lengths.
 
-`python scripts/positions.py` counts the words. For each corpus and position,
-`results/positions/words.json` has how many words occur how often, and how many sentences have which
-length.
+`python scripts/positions.py` counts them and writes `results/positions/words.json`. For each corpus
+and position, the file has the number of words that occur once, twice and so on. For each corpus, it
+has the number of sentences of each length.
 """
 
 import json
@@ -15,15 +15,15 @@ from normlab.claims.evidence import CheckFinding
 from normlab.config.folders import CONFIG_DIR
 
 COUNTS = CONFIG_DIR.parent / "results" / "positions" / "words.json"
-_SHORT = {"IWSLT'14, English (validation)": "IWSLT'14"}  # the names of findings in claims
+_SHORT = {"IWSLT'14, English (validation)": "IWSLT'14"}  # names of corpora in the names of findings
 Spectrum = Sequence[Sequence[int]]
-"""How many words occur how often: pairs (times, number of words)."""
+"""Pairs (n, the number of words that occur n times), or the same for lengths of sentences."""
 WordCounts = dict[str, Any]
 _Measured = TypeVar("_Measured")
 
 
 def read_word_counts() -> dict[str, WordCounts]:
-    """Return the counts of each corpus. Raise OSError if the checkout has none."""
+    """Return the counts of each corpus. Raise OSError if the file does not exist."""
     return json.loads(COUNTS.read_text("utf-8"))
 
 
@@ -50,7 +50,7 @@ def quantile(lengths: Spectrum, share: float) -> int:
 
 
 def by_corpus(measure: Callable[[WordCounts], _Measured]) -> dict[str, _Measured]:
-    """Return the result of `measure` for the counts of each corpus, by the name of the corpus."""
+    """Return the result of `measure` for each corpus, keyed by the name of the corpus."""
     return {name: measure(corpus) for name, corpus in read_word_counts().items()}
 
 
@@ -84,7 +84,7 @@ class Entropies(NamedTuple):
 
 
 def entropies(corpus: WordCounts) -> Entropies:
-    """Return the entropies of the first, the last and all words."""
+    """Return the entropies of the first, the last and all words of a corpus."""
     return Entropies(*(entropy(corpus["positions"][key]) for key in ("1", "last", "all")))
 
 
@@ -108,7 +108,7 @@ def first_words_differ() -> list[CheckFinding]:
 
 
 class FirstWords(NamedTuple):
-    """The share of pairs of first words that are the same, and the share for any two words.
+    """The share of pairs of first words that are the same, and the same share for any two words.
 
     `most_common` is the most common first word, and `most_common_share` is the share of sentences
     that start with it.

@@ -51,7 +51,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
 
 
 def variances_of_means(length: int, correlation: float) -> dict[int, float]:
-    """Return Var(mean) / sigma^2 by the number of tokens, for sets of 8 to 256 sentences.
+    """Return Var(mean) / sigma^2, keyed by the number of tokens, for sets of 8 to 256 sentences.
 
     Sets are drawn without replacement from 2048 sentences with correlated tokens. Dividing the
     variances by 1 - N / 2048 corrects for this finite population (Cochran 1977, section 2.6).

@@ -1,4 +1,4 @@
-"""Measures attention over article 3's words with the 999, for the checks of outliers."""
+"""Measures attention over the words of article 3, one of which has the 999."""
 
 import math
 from typing import NamedTuple
@@ -17,9 +17,10 @@ DRAWS = 50
 
 
 def words_of_width(width: int = 4) -> Float[Tensor, "3 D"]:
-    """Return the three words of article 3 at a width.
+    """Return the three words of article 3, extended to a width.
 
-    The first is extended by normal values, the second by 0.1 times normal values, the third by 5.
+    The added features are normal values in the first word, 0.1 times normal values in the second,
+    and 5 in the third.
     """
     generator = torch.Generator().manual_seed(SEED)
     x = torch.randn(3, width, generator=generator, dtype=torch.float64)
@@ -30,15 +31,15 @@ def words_of_width(width: int = 4) -> Float[Tensor, "3 D"]:
 
 
 def words_after(name: str, width: int = 4) -> Float[Tensor, "3 D"]:
-    """Return the output of a new norm for the words, alone in their batch."""
+    """Return the output of a new norm for a batch that has only the words."""
     return run(make_norm(name, width).double(), words_of_width(width)[None])[0]
 
 
 class Attended(NamedTuple):
-    """The attention within a sentence: its largest logit, and the values of each row.
+    """The attention within a sentence: its largest logit, and two values for each row.
 
     `slope` is 1 - sum p^2, which is 0 if one weight is 1. `saturated` is the share of draws in
-    which the largest weight is above 0.99.
+    which the row's largest weight is above 0.99.
     """
 
     logit: float
@@ -49,9 +50,9 @@ class Attended(NamedTuple):
 def attended(
     query: Float[Tensor, "*draws P D"], key: Float[Tensor, "*draws P D"] | None = None
 ) -> Attended:
-    """Describe the attention softmax(q k' / sqrt(D)), averaged over draws.
+    """Measure the attention softmax(q k' / sqrt(D)), averaged over draws.
 
-    Without keys, the queries are the keys too.
+    If `key` is None, the queries are also the keys.
     """
     key = query if key is None else key
     logits = query @ key.mT / math.sqrt(query.shape[-1])
@@ -74,14 +75,14 @@ def projected_attention(name: str, width: int) -> Attended:
 
 
 class WordAttention(NamedTuple):
-    """The standard deviation of logits, and the largest weight of a row, averaged over rows."""
+    """The standard deviation of logits, and the mean of the rows' largest weights."""
 
     logits: float
     share: float
 
 
 def attention_of(name: str, factor: float) -> WordAttention:
-    """Return the attention over a norm's output for random tokens, `factor` times as large."""
+    """Return the attention over a norm's output for random tokens, which are scaled by `factor`."""
     x, maps = (
         draw_normal(1, LENGTH, WIDTH),
         draw_normal(2, WIDTH, WIDTH, seed=SEED + 1) / math.sqrt(WIDTH),
@@ -92,14 +93,14 @@ def attention_of(name: str, factor: float) -> WordAttention:
 
 
 class BoundTrial(NamedTuple):
-    """The number of tokens that were tried, and for how many an output exceeds sqrt(D - 1)."""
+    """The number of tokens tried, and the number whose output exceeds sqrt(D - 1)."""
 
     tokens: int
     exceeding: int
 
 
 def tokens_above_the_bound() -> BoundTrial:
-    """Try the bound of layer norm's output on tokens with Cauchy-distributed values."""
+    """Test the bound on layer norm's output with tokens whose values are Cauchy-distributed."""
     generator = torch.Generator().manual_seed(SEED)
     number, exceeding = 4096, 0
     for width in WORD_WIDTHS:

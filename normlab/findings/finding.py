@@ -23,11 +23,11 @@ NO_TABLE = AnswerTable()
 class Finding:
     """The answer to a question, with its verdict. `str()` of a finding is its `answer`.
 
-    `values` has all numbers behind the answer, `table` has the numbers to display, and `board` has
-    the entries for the board that compares norms, by column. If there is a `threshold`, the verdict
-    compares `value` with it; otherwise the question decides by several numbers. `module` is the
-    path of the module at fault. `why_not` says why the question does not apply, and is empty if it
-    does. `name` is the name of the question, which is set in the report on a module.
+    `values` has all numbers behind the answer, `table` those to display below it, and `board` the
+    entries for the board that compares norms, keyed by column. If there is a `threshold`, the
+    verdict compares `value` with it; otherwise the question decides by several numbers. `module` is
+    the path of the module at fault. `why_not` says why the question does not apply, and is "" if it
+    does. `name` is the name of the question; it is set only in the report on a module.
     """
 
     answer: str
@@ -51,7 +51,7 @@ class Finding:
 
 
 class Findings(dict[str, Finding]):
-    """Findings by the name of their question, which are printed one per line."""
+    """Findings, keyed by the name of their question. They are printed one per line."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {finding.answer}" for name, finding in self.items())

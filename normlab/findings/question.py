@@ -38,7 +38,7 @@ _REGISTRY: dict[tuple[Of, str], Question] = {}
 def question(
     name: str, *, of: Of, trained: bool = False, slow: bool = False
 ) -> Callable[[Ask], Ask]:
-    """Register a function as a question, whose text is the summary in its docstring."""
+    """Register a function as a question. The first line of its docstring is the question's text."""
 
     def register(ask: Ask) -> Ask:
         _REGISTRY[of, name] = Question(name, of, summary(ask), ask, trained, slow)
@@ -48,10 +48,10 @@ def question(
 
 
 def questions_below(package: str, *of: Of, names: Sequence[str] = ()) -> list[Question]:
-    """Return the questions about some kinds of subjects in the files below a package, by file.
+    """Return the questions in a package about the given kinds of subjects, in order of files.
 
     Every file is imported, so a question in a new file is found without being listed anywhere. If
-    `names` are given, only these are returned; an unknown name raises UserError.
+    `names` are given, only these questions are returned. An unknown name raises UserError.
     """
     modules = _modules_below(package)
     for module in modules:

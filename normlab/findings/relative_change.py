@@ -26,8 +26,8 @@ def ratio(part: float, whole: float) -> float:
 def relative_change(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> float:
     """Return RMS(values - base) / RMS(base).
 
-    Entries that are NaN in both tensors, or the same infinity, are replaced by 0 in both. The
-    change is infinite if an entry is NaN or infinite in only one of them.
+    Entries that are NaN in both tensors, or the same infinity in both, count as 0. The change is
+    infinite if an entry is NaN or infinite in only one of them.
     """
     change = _relative_change(values, base)
     if not math.isfinite(change):
@@ -55,7 +55,7 @@ def why_not_finite(values: Tensor, base: Tensor) -> NonFinite:
 
 
 def largest_change(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, NonFinite]:
-    """Return the largest change of several tensors, and why it is not finite or ""."""
+    """Return the largest of the changes of several tensors, and why it is not finite, or ""."""
     changes = ((relative_change(*pair), pair) for pair in pairs)
     change, pair = max(changes, key=lambda item: item[0])
     return change, why_not_finite(*pair)
@@ -65,6 +65,6 @@ def percent(share: float) -> str:
     """Format a share in percent with three significant digits, such as `0.0123 %` or `123 %`."""
     if not math.isfinite(share):
         return f"{share} %"
-    rounded = float(f"{100 * share:.2e}")  # so that 99.9999 gets as many decimals as 100
+    rounded = float(f"{100 * share:.2e}")  # so that 99.9999, shown as 100, gets no decimals
     places = 2 if share == 0 else max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{100 * share:.{places}f} %"

@@ -19,7 +19,7 @@ _INDENT = 16
 
 @runtime_checkable
 class Judged(Protocol):
-    """An answer and its verdict, or the reason why the question does not apply."""
+    """What a summary needs of a finding: its answer, verdict, value, and why it does not apply."""
 
     @property
     def answer(self) -> str: ...
@@ -35,7 +35,7 @@ JudgedT = TypeVar("JudgedT", bound=Judged)
 
 
 def by_harm(findings: Mapping[str, JudgedT]) -> dict[str, JudgedT]:
-    """Return findings by question, the most harmful first."""
+    """Sort findings, keyed by question, with the most harmful first."""
 
     def harm(item: tuple[str, Judged]) -> tuple[int, float]:
         finding = item[1]
@@ -46,7 +46,7 @@ def by_harm(findings: Mapping[str, JudgedT]) -> dict[str, JudgedT]:
 
 
 def counts(findings: Mapping[str, Any]) -> dict[Verdict, int]:
-    """Return the number of findings per verdict, without unused verdicts."""
+    """Return the number of findings with each verdict, leaving out verdicts that none has."""
     numbers = Counter(finding.verdict for finding in findings.values())
     return {verdict: numbers[verdict] for verdict in VERDICTS if numbers[verdict]}
 

@@ -1,9 +1,10 @@
-"""Publishes the runs of studies, and checks what is published.
+"""Publishes the runs of studies, and checks that published files are unchanged and up to date.
 
-The rooms `studies` (what was planned) and `reports` (tables and pages of any runs) meet only here:
+Only this package uses both `studies` (what was planned) and `reports` (tables and pages of runs):
 
 - `study_arrangement.py` arranges a study's runs by its plan, so that `reports` can make their table
-- `published.py` reads a published study, and makes its table and page from the records
-- `publish.py` adds runs to the published ones; `verification.py` checks that all files still match
+- `published.py` reads the records of a published study, and makes its tables and page
+- `publish.py` adds runs to the published ones
+- `verification.py` checks that evidence is unchanged, and that tables and pages match it
 - `literature.py` compares our results with numbers published by others
 """

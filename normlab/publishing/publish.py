@@ -71,7 +71,7 @@ def unchanged_pack(root: Path, study: str, scale: str) -> Pack:
 
 
 def check_experiments(published: Pack, experiments: Mapping[Key, str | None]) -> None:
-    """Raise UserError if a different experiment is already published at the row of a new run.
+    """Raise UserError if a different experiment is published at the row and point of a new run.
 
     `experiments` maps the keys of the new runs to their experiments, or to None for a missing run.
     """
@@ -134,7 +134,7 @@ def _code(record: RunRecord | None) -> str:
 
 
 def _replacing_is_refused(lines: Mapping[Key, str]) -> str:
-    """Return an error message with the first line, the number of others, and the remedies."""
+    """Return an error message with the first line, the number of other lines, and the remedies."""
     first, *others = lines.values()
     more = f" (and {len(others)} more)" if others else ""
     return (

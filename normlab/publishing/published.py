@@ -50,10 +50,10 @@ def check_fingerprints(runs: Pack) -> None:
 
 
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
-    """Return the text of all files that are generated from a published study's records, by path.
+    """Return the texts of all files generated from a published study's records, keyed by path.
 
-    If `study` is None, it is loaded by the name in the folder's path. Raises UserError for damaged
-    files, a study that does not exist, or a row that the study no longer has.
+    If `study` is None, the folder's path has its name. Raises UserError for damaged files, for a
+    study that does not exist, and for a row that the study no longer has.
     """
     study = study or load_study(folder.parent.name)
     runs, scale = read(folder), folder.name

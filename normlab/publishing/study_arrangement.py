@@ -19,7 +19,10 @@ _DATA_OPTIONS = ("task", "task/corpus")
 
 
 def study_arrangement(study: Study, scale: str, runs: Sequence[Run]) -> Arrangement:
-    """Return the runs of a study at a scale; precision may differ if its rows set it."""
+    """Arrange the runs of a study at a scale by its rows and grid.
+
+    If a row sets the precision, runs with different precisions may be paired.
+    """
     overrides = [override for row in study.rows.values() for override in row]
     precision = not any(override.startswith("precision=") for override in overrides)
     article = {
@@ -48,9 +51,9 @@ def study_arrangement(study: Study, scale: str, runs: Sequence[Run]) -> Arrangem
 
 
 def _data_name(study: Study, scale: str, runs: Sequence[Run]) -> str:
-    """Return the study's own name for its data, or the names in the records.
+    """Return the study's name for its data, or the names in the records.
 
-    The records decide if the runs were trained on other data than the study plans.
+    The records are used if the study has no name, or if runs were not trained on the planned data.
     """
     records = [run.record for run in runs if run.record is not None]
     if not _trained_as_planned(study, scale, runs):
@@ -60,7 +63,7 @@ def _data_name(study: Study, scale: str, runs: Sequence[Run]) -> str:
 
 
 def _trained_as_planned(study: Study, scale: str, runs: Sequence[Run]) -> bool:
-    """Return whether runs have the task and corpus that their study's plan chooses."""
+    """Return whether all runs have the task and the corpus that the study plans for them."""
     plan = {planned.row_and_point: planned.settings for planned in study.planned(scale, seeds=[0])}
     return all(
         run.record.choice(group) == chosen

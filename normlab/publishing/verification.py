@@ -42,7 +42,8 @@ def verify(root: Path, study: str | None = None, *, write: bool = False) -> Veri
     """Check the evidence in a folder, and the tables and pages generated from it.
 
     With `write`, outdated files are regenerated, except those whose evidence has changed since it
-    was published. `study` limits the check to one study. Raises UserError if no study is published.
+    was published. `study` limits the check to one study. Raises UserError if that study, or any
+    study at all, is not published.
     """
     changed = manifest.problems(root)
     if root / MANIFEST in changed:  # without a manifest, no file can be checked

@@ -1,4 +1,4 @@
-"""The base class of evidence: what tables, pages and the count of open sentences need from it."""
+"""The base class of evidence: what tables, the interactive page and verdicts need from it."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
@@ -13,7 +13,7 @@ from normlab.config.conversion import OneOfKinds, WrongField
 
 
 class StudyRows(NamedTuple):
-    """Rows of a study at a point of its grid, or "" for all points."""
+    """Rows of a study at a point of its grid. The point is "" if the study has no grid."""
 
     study: str
     rows: tuple[str, ...]
@@ -37,13 +37,14 @@ class CellText(NamedTuple):
 
 
 class Evidence(OneOfKinds):
-    """The evidence for a sentence or a cell. `about` is the part of the text that it answers.
+    """Evidence on a sentence or a cell.
 
-    Methods raise UserError if the evidence does not exist.
+    `about` has the words that it is about, or is None if it is about the whole text. Methods that
+    take `results` raise UserError if the evidence does not exist.
     """
 
     KINDS: ClassVar[dict[str, type["Evidence"]]] = {}
-    """The kinds of evidence by the key that only they have. `register` adds a kind."""
+    """The kinds of evidence, keyed by the key that marks them in a file. `register` adds a kind."""
     about: Words | None
 
     @classmethod
@@ -55,7 +56,7 @@ class Evidence(OneOfKinds):
         return cls.KINDS[keys[0]]
 
     def cell_text(self, results: Results, language: Locale) -> CellText:
-        """Return what was found, as a cell shows it, without the words that it is about."""
+        """Return what a cell shows of the evidence, without the words that it is about."""
         raise NotImplementedError
 
     def explanation(self, results: Results) -> Explanation:
@@ -63,12 +64,12 @@ class Evidence(OneOfKinds):
         raise NotImplementedError
 
     def verdict(self, results: Results) -> Verdict | None:
-        """Return the verdict on the words that it is about, or None for scores and remarks."""
+        """Return the verdict of the evidence, or None for scores and remarks."""
         return None
 
     @property
     def about_everything(self) -> "Evidence":
-        """The same evidence, about the whole text."""
+        """The same evidence, but about the whole sentence or cell."""
         return structs.replace(cast("Any", self), about=None)
 
     @property
@@ -78,11 +79,11 @@ class Evidence(OneOfKinds):
 
     @property
     def study_rows(self) -> StudyRows | None:
-        """The rows whose scores the evidence shows, or None if it shows no score."""
+        """The rows whose scores the evidence shows, or None if it shows no scores."""
         return None
 
     def cell(self, results: Results, language: Locale) -> CellText:
-        """Return what was found, as a cell shows it, preceded by the words that it is about."""
+        """Return what a cell shows of the evidence, preceded by the words that it is about."""
         cell = self.cell_text(results, language)
         if self.about is None:
             return cell
@@ -94,7 +95,7 @@ _Kind = TypeVar("_Kind", bound=type[Evidence])
 
 
 def register(key: str) -> Callable[[_Kind], _Kind]:
-    """Register a class as the kind of evidence that has this key."""
+    """Register a class as the kind of evidence that this key marks."""
 
     def registered(kind: _Kind) -> _Kind:
         Evidence.KINDS[key] = kind

@@ -1,6 +1,6 @@
 """A finding of a computed check: `{check: modes.mismatch, finding: bn, zh: {supports: 输出不同}}`.
 
-Readers see its number, `[modes.mismatch 1]`, which keeps cells short.
+Cells show its number, `[modes.mismatch 1]`, because it is shorter than its name.
 """
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from normlab.claims.verdict import Verdict
 
 @register("check")
 class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A finding of a computed check, by the names of both. `zh` states it in Chinese."""
+    """A finding of a computed check, given both names. `zh` states it in Chinese."""
 
     check: str
     finding: str

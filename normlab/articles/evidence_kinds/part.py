@@ -27,7 +27,7 @@ from normlab.claims.verdict import Verdict
 
 @register("part")
 class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The verdict on a part of a claim, by the claim's number and the part's name."""
+    """The verdict on a part of a claim, given the claim's number and the part's name."""
 
     part: str
     about: Words | None = None
@@ -60,7 +60,7 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
 
 
 class _Judged(TypedDict):
-    """The fields that the explanations of all sources share."""
+    """The fields that all explanations of judged parts share."""
 
     statement: Pair
     claim: int
@@ -85,7 +85,7 @@ def _from_timing(part: SavedPart, results: Results, judged: _Judged) -> Explanat
 
 
 def _from_check(part: SavedPart, results: Results, judged: _Judged) -> Explanation:
-    """Return the findings that decide a part, with their statements if there are several."""
+    """Explain a part by the findings that decide it, with their statements if there are several."""
     chosen = [*deciding_findings(part.source, results)]
     findings = tuple(
         both_of(chinese, each.sentence if len(chosen) > 1 else each.finding)
@@ -104,4 +104,4 @@ _EXPLANATIONS: dict[str, Callable[[SavedPart, Results, _Judged], Explanation]] =
     "check": _from_check,
     "sources": _from_sources,
 }
-"""The explanation by a part's source; the keys are those of `EvidenceSource.kind`."""
+"""Functions that explain a part, keyed by the kind of its source (`EvidenceSource.kind`)."""

@@ -10,7 +10,7 @@ from normlab.claims.in_words.language import Locale, Words
 
 @register("remark")
 class RemarkEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A sentence for a cell in which there is nothing to measure, or nothing can be measured."""
+    """A remark on a sentence or cell for which nothing is, or can be, measured."""
 
     remark: Words
     about: Words | None = None

@@ -1,4 +1,4 @@
-"""Scores, runs that train, and differences, computed from the records of a study.
+"""Scores, numbers of runs that train, and differences, computed from the records of a study.
 
 {score: test/bleu, of: translation_norms/small, row: bn, at: placement=pre}
 {trains: test/bleu, of: translation_norms/small, row: bn, at: placement=pre}
@@ -23,9 +23,9 @@ from normlab.studies.load import load_study
 
 
 class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Evidence from the runs of a row: `of` is STUDY/SCALE, `at` the point of the grid, or "".
+    """Evidence from the runs of a row. `of` is STUDY/SCALE, and `at` the point of its grid or "".
 
-    Unless `data` is false, the text names the data.
+    The text names the data, unless `data` is false.
     """
 
     of: str
@@ -51,7 +51,10 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         return CellText(self.text(results, language))
 
     def explanation(self, results: Results) -> Explanation:
-        """Return what the runs show, with the score's name (the page has no column heading)."""
+        """Return what the runs show, with the name of the score.
+
+        On the page, no column heading has the name.
+        """
 
         def finding(language: Locale) -> str:
             return f"{language.score_name(self.metric)} {self.text(results, language)}"
@@ -67,7 +70,7 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         return experiment
 
     def origin(self, experiment: Experiment, n: int, language: Locale) -> str:
-        """Return the data and the number of seeds, in brackets."""
+        """Return the data and the number `n` of seeds, in brackets."""
         study, _, scale = self.of.partition("/")
         tasks = {str(run.choice("task")) for run in experiment.records}
         data = language.data_name(load_study(study).scale(scale).data_name_of(tasks))
@@ -77,7 +80,11 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
 
 @register("score")
 class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Mean and standard deviation of a score over the runs that finished."""
+    """The mean and standard deviation of a score over seeds.
+
+    If the score is infinite in some runs, as for a target that was not reached, the number of the
+    other runs is shown instead.
+    """
 
     score: str
     percent: bool = False
@@ -114,7 +121,7 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @register("trains")
 class TrainsEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The number of runs that train, that is, finish clearly better than the untrained baseline."""
+    """The number of runs that train: that finish clearly better than the untrained baseline."""
 
     trains: str
 
@@ -149,7 +156,7 @@ class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=
     def interval(self, results: Results) -> Interval:
         """Return the mean difference with its interval.
 
-        Raise UserError if the rows form no pairs.
+        Raises UserError if the runs of the rows form no pairs.
         """
         base = results.experiment(self.of, self.to, self.at)
         interval = Comparison.of(self.runs(results), base, PLANNED).interval(self.gap)
@@ -160,7 +167,7 @@ class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=
         return interval
 
     def text(self, results: Results, language: Locale) -> str:
-        """Return the size of the difference: `0.51 [0.20, 0.82] lower`, and from how many seeds."""
+        """Return the size of the difference, `0.51 [0.20, 0.82] lower`, with data and seeds."""
         interval = self.interval(results)
         lower = interval.mean < 0
         low, high = (-interval.high, -interval.low) if lower else (interval.low, interval.high)
