@@ -89,9 +89,8 @@ class Records(list[RunRecord]):
     def curves(self, *names: str) -> "pandas.DataFrame":
         """Return a data frame of metrics over training, with one row per run and logged step.
 
-        `names` are metrics such as `train/loss`; the default is the training and validation losses.
-        A metric that was not logged at a step is NaN there. A published run has only the steps
-        that were published.
+        `names` are metrics, by default `train/loss` and `valid/loss`. A metric that was not logged
+        at a step is NaN there. A published run has only the steps that were published.
         """
         import pandas
 

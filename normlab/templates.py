@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def environment(package: str, **settings: Any) -> "Environment":
-    """Return the Jinja environment for a package's templates; `settings` are passed to Jinja.
+    """Return the Jinja environment for a package's templates. `settings` are passed to Jinja.
 
     Rendering a template that uses an undefined name raises jinja2's UndefinedError.
     """

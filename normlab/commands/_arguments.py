@@ -69,7 +69,7 @@ def action_of(
 
 
 def add_run(parser: argparse.ArgumentParser, run: str) -> None:
-    """Add RUN, settings that override the run's, and `--weights`."""
+    """Add RUN with the help text `run`, settings that override the run's, and `--weights`."""
     add = parser.add_argument
     add("run", type=as_run, metavar="RUN", help=run)
     add("changes", nargs="*", metavar="key=value", help="settings that override the run's")
@@ -106,12 +106,12 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
 
 
 def add_where(parser: argparse.ArgumentParser, which: str) -> None:
-    """Add `--where`, which selects runs. `conditions` parses its values."""
+    """Add `--where` with the help text `which`. Its values are parsed by `conditions`."""
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=which)
 
 
 def add_notes(parser: argparse.ArgumentParser) -> None:
-    """Add `--notes`, which prints the whole legend of a table."""
+    """Add `--notes`, which prints all notes on a table in full."""
     text = "print all notes on the table in full"
     parser.add_argument("--notes", action="store_true", help=text)
 

@@ -38,7 +38,7 @@ def add_any_model(parser: Parser) -> None:
 
 
 def names_any_model(arguments: Namespace) -> bool:
-    """Return whether any of these flags is set."""
+    """Return whether any flag for a model that normlab did not build is set."""
     return bool(_conventions(arguments)) or any(map(vars(arguments).get, _FLAGS))
 
 

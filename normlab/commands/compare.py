@@ -160,7 +160,7 @@ def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -
 
 
 def show_sentences(samples: "SideBySide") -> None:
-    """Print sentences with their translations; long row names get a separate line."""
+    """Print sentences with their translations. Long row names get a line of their own."""
     room = shutil.get_terminal_size().columns
     for number, texts in samples.sentences.items():
         wide = min(max(cell_len(each.name) for each in texts), _WIDEST_NAME)

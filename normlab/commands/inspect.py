@@ -89,7 +89,7 @@ def _parser() -> Parser:
 
 
 def _inspect_models(arguments: Namespace) -> int:
-    """Examine runs, or one model at initialization; return 1 for a failing verdict."""
+    """Examine runs, or one model at initialization. Return 1 if a verdict is failing."""
     from normlab.records.files import atomic_write
 
     with at_work("preparing"):

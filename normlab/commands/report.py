@@ -40,7 +40,7 @@ _EVERY = 5  # minimum seconds between two versions of the page
 
 
 def main(argv: list[str]) -> int:
-    """Write the page about runs; with `--watch`, until Ctrl-C. Return 1 if a run cannot be read.
+    """Write the page about runs, repeatedly with `--watch`. Return 1 if a run cannot be read.
 
     Raises UserError for places without runs, or a baseline or score that no run has.
     """

@@ -98,7 +98,7 @@ class Card:
         return "eval" in stepwise and not stepwise["eval"]["same"]
 
     def short_runs(self, task: str) -> ShortRunValues | None:
-        """Return what the finding on a task reports about its short runs; None if it had none."""
+        """Return what the finding on a task reports about its short runs, or None without runs."""
         values = self.content.findings.get(task, {}).get("values", {})
         return ShortRunValues.read(values) if "scores" in values else None
 

@@ -47,7 +47,10 @@ def one_run(place: Path) -> Path:
 
 
 def none_below(places: Sequence[Path], which: str = "") -> str:
-    """Return a message that there are no runs in these places, with similar paths."""
+    """Return a message that there are no runs in these places, with similar paths.
+
+    `which` describes the runs, such as ` that can be read`.
+    """
     text = f"no run{which} in {', '.join(map(str, places))}"
     near = [
         str(path)

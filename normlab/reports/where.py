@@ -11,7 +11,7 @@ _MOST_VALUES = 12  # more are not listed
 
 
 def matching_runs(runs: Sequence[Run], conditions: Mapping[str, str]) -> list[Run]:
-    """Return the runs whose records match all conditions; `norm=ln,bn` matches either value.
+    """Return the runs whose records match all conditions. `norm=ln,bn` matches either value.
 
     A run without a record matches nothing. Raises UserError for a key that no run has.
     """

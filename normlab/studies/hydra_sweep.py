@@ -100,7 +100,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 class HydraRuns:
-    """The runs of one command. `execute` gets each config from Hydra; `finish` ends the command.
+    """The runs of one command. Hydra passes each config to `execute`. `finish` ends the command.
 
     With Hydra's basic launcher, `execute` only lists the runs of a grid, which all start together
     in `finish`. A search executes its runs one after the other, and another launcher runs them in

@@ -85,7 +85,7 @@ def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str
 
 
 def _checked(path: Path, study: Study, name: str) -> Scale:
-    """Check a scale; return it with its rows and with the grid limited to the scale's values."""
+    """Check a scale. Return it with its rows filled in, and the grid limited to its values."""
     key, scale = f"scales.{name}", study.scales[name]
     rows = scale.rows or tuple(study.rows)
     _among(path, f"{key}.rows", rows, study.rows)

@@ -186,7 +186,7 @@ class Study:
     ) -> list[Planned]:
         """Return all runs, ordered by seed, so that the first seeds already make complete tables.
 
-        `rows` selects rows, which keep the study's order. `extra` are overrides for every run; an
+        `rows` selects rows, which keep the study's order. `extra` are overrides for every run. An
         override of an axis, such as `placement=pre`, selects values of the grid. If the axis has no
         such value, raises a UserError that lists its values.
         """

@@ -20,8 +20,8 @@ _LIMITS = {"budget.steps", "budget.tokens", "budget.epochs", "budget.minutes"}
 class RowName:
     """The name of a row: its norms, its placement or task, and its settings in words.
 
-    `keys` are the config keys of the settings. `shown` are readable names that replace the norms;
-    `chosen` is the user's own name for the row and replaces everything.
+    `keys` are the config keys of the settings. `shown` are readable names that replace the norms.
+    `chosen` is the user's own name for the row, which replaces everything.
     """
 
     norms: tuple[str, ...]

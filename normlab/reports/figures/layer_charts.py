@@ -58,7 +58,7 @@ def layer_chart(runs: Sequence[Run], name: str) -> Panel:
 
 
 def _stack(place: str) -> str:
-    """Return the stack of a module, such as `encoder`; `output` belongs to the decoder."""
+    """Return a module's stack, such as `encoder`. The module `output` belongs to the decoder."""
     return "decoder" if place == "output" else place.split(".")[0]
 
 

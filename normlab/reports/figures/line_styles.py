@@ -77,7 +77,7 @@ class LineStyle:
 
 
 def styles_of(rows: Mapping[str, str]) -> dict[str, LineStyle]:
-    """Return the line style of each row; `rows` maps rows to norms, which set the hue.
+    """Return the line style of each row. `rows` maps each row to its norm, which sets the hue.
 
     Rows with the same norm get different dashes and, once the dashes run out, other hues.
     """

@@ -59,7 +59,7 @@ def over_training(columns: Sequence[str], runs: Sequence[Run]) -> dict[str, list
 
 
 def training_chart(runs: Sequence[Run], name: str) -> Panel:
-    """Return the chart of a metric over training; the training loss also marks divergences."""
+    """Return the chart of a metric over training. Divergences are marked on the training loss."""
     lines: list[Series] = []
     for (row, at), members in by_setting(runs).items():
         curves = [

@@ -48,8 +48,8 @@ class ChartDivergence(LinePlace):
 class Chart(TypedDict):
     """A chart: its axes, lines and divergences.
 
-    `ticks` are positions across, `names` their labels. Points that are not `joined` have bars
-    instead of a line with a band; each point has a marker if the chart is `marked`.
+    `ticks` are positions on the horizontal axis, and `names` their labels. Points that are not
+    `joined` have bars instead of a line with a band. If `marked` is set, each point has a marker.
     """
 
     id: str

@@ -29,7 +29,7 @@ _POLICY = (
 
 
 def page(template: str, charts: Charts | None = None, **values: object) -> str:
-    """Render a template that extends `page.html`; `charts` is the data for `charts.js`, if any.
+    """Render a template that extends `page.html`. `charts` is the data for `charts.js`, if any.
 
     Raises jinja2's UndefinedError if the template uses a name that is not in `values`.
     """

@@ -90,7 +90,7 @@ class TableSection:
 
     @property
     def main_panel(self) -> Panel | None:
-        """The panel next to the table: the first score over the first axis. None without axes."""
+        """The panel above the table: the first score over the first axis, or None without axes."""
         return next((panel for panels in self.score_panels.values() for panel in panels), None)
 
     @property

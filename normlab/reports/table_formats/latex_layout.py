@@ -54,7 +54,7 @@ class ScoreCell(NamedTuple):
 
 
 class DifferenceCell(NamedTuple):
-    """A difference from the baseline; with several pairs of seeds, its interval and p value."""
+    """A difference from the baseline, with interval and p value if there are several pairs."""
 
     difference: str
     low: str = ""

@@ -98,7 +98,7 @@ def _comparisons(
 
 
 def _clause(result: MainResult, row: ComparedRow, baseline: str = "", score: str = "") -> str:
-    """Return how a row compares; the clause names the baseline and the score unless they are ""."""
+    """Return a clause on how a row compares. It names the baseline and the score, if given."""
     return (_by_count if row.by_count else _along_axis)(result, row, baseline, score)
 
 

@@ -23,12 +23,12 @@ class Axis(NamedTuple):
         return setting(self.key)
 
     def position(self, value: str) -> float:
-        """Return the place of a value on the axis: the number, or the index of a word."""
+        """Return a value's position on the axis: the number itself, or the index of a word."""
         return float(value) if self.numeric else float(self.values.index(value))
 
 
 def values_at(point: str, keys: Sequence[str]) -> dict[str, str]:
-    """Return the value of each axis at a point such as `batch_size=8 placement=pre`."""
+    """Return the value of each key at a point such as `batch_size=8 placement=pre`."""
     return {key: value for key, value in point_values(point).items() if key in keys}
 
 

@@ -27,7 +27,7 @@ from normlab.reports.tables.stability import stability
 
 
 def build_table(arrangement: Arrangement, names: Mapping[str, str] = {}) -> ScoreTable:
-    """Return the table of some runs; `names` are the user's names for scores and axes."""
+    """Return the table of some runs. `names` are the user's names for scores and axes."""
     rows = [_row(arrangement, seeds, names) for seeds in by_setting(arrangement.runs).values()]
     bases = {row.point: row.experiment for row in rows if row.is_baseline}
     rows = [
@@ -83,7 +83,7 @@ def _says_score(arrangement: Arrangement) -> bool:
 
 
 def _article_heading(arrangement: Arrangement) -> str:
-    """Return the heading of the column with the article's values; "" if there are none."""
+    """Return the heading of the column with the article's values, or "" if there are none."""
     if arrangement.study is None or not arrangement.article:
         return ""
     return f"article ({arrangement.study.article_data})"

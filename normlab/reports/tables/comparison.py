@@ -33,7 +33,7 @@ SEEDS_TO_DECIDE = 5
 class Comparison:
     """A row compared with its baseline: the pairs of their finished runs.
 
-    `obstacle` says why the rows are not compared; it is "" if they are.
+    `obstacle` says why the rows are not compared, and is "" if they are.
     """
 
     pairing: Pairing

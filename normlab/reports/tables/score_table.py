@@ -44,8 +44,8 @@ class DifferenceText(NamedTuple):
 class Entry:
     """A score of a row, by seed, and its difference from the baseline.
 
-    `bare` is the difference if only one seed can be paired; it has no interval. `article_value` is
-    the value reported by the article, on the article's own data.
+    If only one seed can be paired, the difference is `bare`, without an interval. `article_value`
+    is the value that the article reports, on its own data.
     """
 
     score: str
@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def shown_value(self) -> ValueText | None:
-        """The mean and standard deviation as text; None if there is no value."""
+        """The mean and standard deviation as text, or None if there is no value."""
         if (summary := self.summary) is None:
             return None
         if math.isinf(summary.mean):  # steps to a target that some seed never reached
@@ -80,7 +80,7 @@ class Entry:
 
     @property
     def shown_difference(self) -> DifferenceText | None:
-        """The difference, its interval and its p value as text; None if there is no difference.
+        """The difference, its interval and its p value as text, or None if there is no difference.
 
         The difference of a single pair of seeds has neither. A difference that is zero for each
         seed (of loss spikes, for example) is left out.

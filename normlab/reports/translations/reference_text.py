@@ -20,7 +20,7 @@ def checksums(record: RunRecord) -> object:
 def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     """Return the sources and detokenized references of a run's test set, in order.
 
-    They are read from `data_dir` or, if it is None, from the run's own data folder; nothing is
+    They are read from `data_dir` or, if it is None, from the run's own data folder. Nothing is
     downloaded. Raises UserError if the task is not translation, or if the text is missing or is not
     the text that the run was tested on.
     """
