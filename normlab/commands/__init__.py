@@ -8,7 +8,7 @@ COMMANDS = {
     "train and compare": {
         "train": "train one run, or a sweep with -m",
         "demo": "see how LN, BN and no norm differ",
-        "compare": "compare runs, also by their translations or a bootstrap",
+        "compare": "compare runs by their scores or translations",
         "eval": "re-score finished runs with other settings",
         "predict": "translate or continue text with a finished run",
         "report": "write a page about any runs, with figures",
@@ -27,7 +27,7 @@ COMMANDS = {
         "articles": "show the articles' tables, with our findings in each cell",
     },
     "tools": {
-        "list": "list norms, placements, studies, keys, runs, ...",
+        "list": "list norms, placements, studies, keys, runs and more",
         "export": "write a run's weights to a file, or save a W&B workspace",
         "doctor": "check this machine; --speed measures training on it",
     },

@@ -79,7 +79,8 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
 def add_compared(parser: argparse.ArgumentParser) -> None:
     """Add the runs to compare, and the flags for baseline, columns, order, names and LaTeX."""
     add = parser.add_argument
-    add("runs", nargs="*", type=as_run, default=[RUNS], metavar="RUN", help="default: all in runs")
+    text = "a run, or a folder of runs; default: all runs in runs/"
+    add("runs", nargs="*", type=as_run, default=[RUNS], metavar="RUN", help=text)
     add("--baseline", metavar="ROW", help="the row (or norm) to compare with; default: ln")
     text = "the columns, in order, such as test/bleu valid/loss"
     add("--columns", action="extend", nargs="+", default=[], metavar="SCORE", help=text)
@@ -89,8 +90,10 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     add("--names", action="extend", nargs="+", default=[], metavar="NAME=TEXT", help=text)
     add("--latex", action="store_true", help="print the table in LaTeX (booktabs)")
     uncertainty = parser.add_mutually_exclusive_group()
-    for name, what in (("stars", "stars for p values"), ("intervals", "differences, intervals")):
-        text = f"in LaTeX: {what}"
+    for name, text in (
+        ("stars", "with --latex: mark p values with stars"),
+        ("intervals", "with --latex: add differences with their intervals"),
+    ):
         uncertainty.add_argument(
             f"--{name}", dest="uncertainty", action="store_const", const=name, help=text
         )

@@ -34,7 +34,7 @@ def add_any_model(parser: Parser) -> None:
     add("--mask", type=_mask, metavar="NAME|KIND|NAME=KIND", help=text)
     add("--causal", action="store_true", help="check that no position depends on later ones")
     add("--all", action="store_true", help="also ask the slow questions")
-    add("--html", type=as_path, metavar="FILE", help="write a page")
+    add("--html", type=as_path, metavar="FILE", help="write the findings to an HTML page")
 
 
 def names_any_model(arguments: Namespace) -> bool:

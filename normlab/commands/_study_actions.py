@@ -109,6 +109,7 @@ ACTIONS = {
     ),
 }
 _REPLACE = "overwrite published runs that differ, and list them"
+_PUBLISHED = "folder of published seeds; `run` adds completed ones, `plan` reads their times"
 _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--processes": dict(type=int, help="runs at a time; default: one per GPU or core"),
     "--budget": dict(
@@ -117,7 +118,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         metavar="TIME",
         help="stop after this time, such as 90m or 2.5h",
     ),
-    "--publish": dict(type=as_path, metavar="FOLDER", help="write completed seeds to this folder"),
+    "--publish": dict(type=as_path, metavar="FOLDER", help=_PUBLISHED),
     "--replace": dict(action="store_true", help=_REPLACE),
     "--commands": dict(action="store_true", help="print the command of each remaining run"),
     "--accept": dict(
@@ -128,7 +129,9 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         help="accept changed evidence in PATH",
     ),
     "--no-write": dict(action="store_true", help="show the choice without writing it"),
-    "--results": dict(type=as_path, metavar="FOLDER", help="published studies; default: results"),
+    "--results": dict(
+        type=as_path, metavar="FOLDER", help="folder of published studies; default: results"
+    ),
 }
 
 
@@ -142,7 +145,7 @@ def parser(action: str) -> argparse.ArgumentParser:
     else:
         text = "studies, scale=SCALE (default: smoke), rows=, seeds=, and settings for all runs"
         several = "*" if action == "publish" else "+"
-        add("words", nargs=several, metavar="STUDY ... key=value ...", help=text)
+        add("words", nargs=several, metavar="STUDY | key=value", help=text)
     for flag in flags.split():
         if flag == "--notes":
             add_notes(result)

@@ -67,19 +67,20 @@ def _parser() -> argparse.ArgumentParser:
     add("article", nargs="?", type=int, metavar="N", help="the number of an article")
     add("--table", metavar="ID", help="only this table")
     language = parser.add_mutually_exclusive_group()
-    language.add_argument("--zh", dest="language", action="store_const", const="zh", help="Chinese")
-    text = "English (default)"
-    language.add_argument("--en", dest="language", action="store_const", const="en", help=text)
+    for name, text in (("zh", "in Chinese"), ("en", "in English (default)")):
+        language.add_argument(
+            f"--{name}", dest="language", action="store_const", const=name, help=text
+        )
     form = parser.add_mutually_exclusive_group()
     for name, title in (("latex", "LaTeX (booktabs)"), ("markdown", "Markdown"), ("html", "HTML")):
         text = f"print {title}"
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
-    add(
-        "--notes", action="store_true", help="what each verdict is about, and the numbers behind it"
-    )
+    text = "add what each verdict is about, and the numbers behind it"
+    add("--notes", action="store_true", help=text)
     text = "repeat the table's training runs, as normlab study run does"
     add("--run", nargs="*", metavar="key=value", help=text)
-    add("--results", type=as_path, default=RESULTS, metavar="DIR", help="folder of published runs")
+    text = "folder of published runs; default: results"
+    add("--results", type=as_path, default=RESULTS, metavar="FOLDER", help=text)
     parser.set_defaults(language="en")
     return parser
 

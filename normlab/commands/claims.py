@@ -89,7 +89,8 @@ def _parser() -> ArgumentParser:
         what.add_argument(f"--{name}", action="store_true", help=text)
     add("--zh", dest="language", action="store_const", const="zh", default="en", help="in Chinese")
     add("--json", action="store_true", help="print JSON (both languages)")
-    add("--results", type=as_path, default=RESULTS, metavar="DIR", help="folder of published runs")
+    text = "folder of published runs; default: results"
+    add("--results", type=as_path, default=RESULTS, metavar="FOLDER", help=text)
     return parser
 
 

@@ -21,7 +21,8 @@ command shows them again, or resumes after Ctrl-C.
 def main(argv: list[str]) -> int:
     """Train the runs that have not ended, show the table and conclusions, and write the page."""
     parser = command_parser("demo", _EXAMPLES)
-    parser.add_argument("settings", nargs="*", metavar="deep | key=value", help="as for train")
+    text = "`deep` for a deeper model; settings as for normlab train"
+    parser.add_argument("settings", nargs="*", metavar="deep | key=value", help=text)
     add_notes(parser)
     arguments = parser.parse_args(argv)
     words: list[str] = arguments.settings

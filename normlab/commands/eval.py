@@ -82,7 +82,7 @@ def _parsed(argv: list[str]) -> Namespace:
         help="re-score kept translations; exit status 1 if a score differs",
     )
     add("--json", action="store_true", help="print JSON")
-    add("--outputs", type=as_path, help="write the model's outputs to this file")
+    add("--outputs", type=as_path, metavar="FILE", help="write the model's outputs to this file")
     add_notes(parser)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.limit is not None and arguments.limit < 1:

@@ -7,7 +7,7 @@ from normlab.terminal import at_work
 _EXAMPLES = """examples:
   normlab explain           all norms on one screen
   normlab explain ln        one norm: drawing, example, padding, modes, state
-  normlab explain ln bn     both, then side by side
+  normlab explain ln bn     each by itself, then both side by side
   normlab explain bn ln in gn --layout images   what they pool in N, C, H, W
   normlab explain bn ln --table marks           the marks of a class
   normlab explain placement=pre post            both wirings

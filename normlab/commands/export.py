@@ -34,10 +34,10 @@ def main(argv: list[str]) -> int:
     add = parser.add_argument
     add("run", nargs="?", type=as_run, metavar="RUN", help="a finished run")
     add("--fold", action="store_true", help="fold batch norm, its variants, and TaperNorm")
-    add("--out", type=as_path, help="the folder to write to; default: RUN/export")
+    add("--out", type=as_path, metavar="FOLDER", help="folder to write to; default: RUN/export")
     add("--wandb", action="store_true", help="save a workspace at W&B instead")
     add("--project", help="with --wandb; default: the project of the wandb sink")
-    add("--entity", help="with --wandb: user or team; default: the login's own")
+    add("--entity", help="with --wandb: user or team; default: the user of the login")
     add("--name", default="normlab", help="name of the workspace; default: normlab")
     add_where(parser, "with --wandb: only runs with this value, or one of several; may be repeated")
     arguments = parser.parse_args(argv)

@@ -53,6 +53,7 @@ examples:
   normlab inspect --data task=multi30k data_dir=FOLDER  sizes, checksums
   normlab inspect --hf FOLDER --text lines.txt --html report.html
   normlab inspect --module my.code:make_model --inputs my.code:batches
+
 One model gets a verdict on each question: `broken`, worth a `look`, or `fine`.
 Several runs are shown side by side: one row per experiment, averaged over
 seeds. The exit status is 1 if a finding is `broken` or `failed`.
@@ -83,7 +84,7 @@ def _parser() -> Parser:
     add("--json", action="store_true", help="print the sheet as JSON")
     add_notes(parser)
     text = f"file to write; default: {SHEET_FILE} in a single run's folder, otherwise here"
-    add("--out", type=as_path, help=text)
+    add("--out", type=as_path, metavar="FILE", help=text)
     add_any_model(parser)
     return parser
 

@@ -46,9 +46,8 @@ def main(argv: list[str]) -> int:
     parser = command_parser("list", _EXAMPLES)
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
-    parser.add_argument(
-        "--runs-dir", type=as_path, default=RUNS, help="folder of runs; default: runs"
-    )
+    text = "folder of runs; default: runs"
+    parser.add_argument("--runs-dir", type=as_path, default=RUNS, metavar="FOLDER", help=text)
     arguments = parser.parse_args(argv)
     listing = _listing(arguments.kind, arguments.runs_dir)
     if arguments.json:

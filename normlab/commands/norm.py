@@ -54,7 +54,7 @@ def new(argv: list[str]) -> int:
     parser = command_parser("norm new", None, _ACTIONS["new"])
     parser.add_argument("name", metavar="NAME", help="lowercase letters, digits and _")
     parser.add_argument(
-        "--in", dest="folder", type=as_path, help="folder to write to; default: this one"
+        "--in", dest="folder", type=as_path, help="folder to write to; default: the current one"
     )
     arguments = parser.parse_args(argv)
     from normlab.inspection.norm.new_norm import at_checkout, write_norm

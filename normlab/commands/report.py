@@ -27,14 +27,14 @@ _EXAMPLES = """examples:
   normlab report --figures pdf      also figures: report/bleu_by_norm.pdf, ...
   normlab report results/batch_size/small --where norm=ln,bn     published runs
 
-RUN is a run folder, a folder of runs (such as a sweep's) or a
-record.json. The page is one file that opens offline: the answer in a sentence,
-scores by what a sweep varies, one row per experiment, differences from the
-baseline paired by seed, curves, training statistics, test sentences with their
-translations, and config differences. Runs whose scores cannot be compared
-(another task, model or budget) form separate tables, each with its charts.
-Tables and charts can be saved as SVG and CSV. Figures by layer and over
-training need the probes of a run: train with probe=full.
+RUN is a run folder, a folder of runs (such as a sweep's) or a record.json. The
+page is one file that opens offline: the answer in a sentence, scores by what a
+sweep varies, one row per experiment, differences from the baseline paired by
+seed, curves, training statistics, test sentences with their translations, and
+config differences. Runs whose scores cannot be compared (another task, model or
+budget) form separate tables, each with its charts. Tables and charts can be
+saved as SVG and CSV. Figures by layer and over training need the probes of a
+run: train with probe=full.
 """
 _EVERY = 5  # minimum seconds between two versions of the page
 

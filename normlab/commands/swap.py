@@ -82,11 +82,14 @@ def _parser() -> Parser:
     parser = command_parser("swap", _EXAMPLES)
     add = parser.add_argument
     add("settings", nargs="*", metavar="key=value", help="norm=NAME and its settings")
-    add("--hf", required=True, metavar="MODEL", help="a folder saved by transformers, or an id")
-    add("--text", type=as_path, metavar="FILE", help="lines to train on")
-    add("--fold", action="store_true", help="fold norms into weights, exactly; needs no norm=NAME")
+    text = "a folder saved by transformers, or an id on huggingface.co"
+    add("--hf", required=True, metavar="MODEL", help=text)
+    add("--text", type=as_path, metavar="FILE", help="file with lines to train on")
+    text = "fold norms into weights, which keeps the outputs; needs no norm=NAME"
+    add("--fold", action="store_true", help=text)
     add("--untie", action="store_true", help="with --fold: copy weights that embeddings share")
-    add("--sites", default="*", metavar="PATTERN", help="paths of norms to replace; default: all")
+    text = "pattern of the paths of norms to replace; default: all"
+    add("--sites", default="*", metavar="PATTERN", help=text)
     add("--train", choices=("norms", "all"), default="norms", help="what to train; default: norms")
     add("--steps", type=int, default=200, metavar="N", help="training steps; default: 200")
     text = "initial steps over which old and new norms are blended; default: 0"
