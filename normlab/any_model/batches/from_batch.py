@@ -89,7 +89,7 @@ def example_of(
         by_rows = x if main_rows == 0 else x.transpose(0, 1)
         name = names.get(mask.key, "")
         mask = mask._replace(kind=checked_kind(model, by_rows, marks, name, mask.kind))
-    # another encoder's states have their own mask, which is not `attention_mask`
+    # the states of another encoder have their own mask, which is not `attention_mask`
     elif length and not names[main].startswith("encoder_"):
         real = torch.ones(size, length, dtype=torch.long, device=device)
         mask = add_mask(values, names, parameters, real)

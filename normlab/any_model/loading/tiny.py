@@ -166,7 +166,7 @@ def _audio_inputs(
     later: dict[str, Tensor],
     noise: Callable[..., Tensor],
 ) -> Iterator[dict[str, Tensor]]:
-    for scale in (1, 4, 16, 640, 1024 / 32):  # frames, samples of raw audio, a fixed length
+    for scale in (1, 4, 16, 640, 1024 / 32):  # for frames, raw samples (640) and 1024 frames
         frames = mask_of(tuple(int(scale * n + 0.5) for n in LENGTHS))
         if scale == 640:
             batch = {audio: noise(*frames.shape) * frames, mask: frames}

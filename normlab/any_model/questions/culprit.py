@@ -32,7 +32,8 @@ from normlab.errors import UserError
 from normlab.findings.relative_change import relative_change
 
 AGREE = 1e-11  # largest relative change between tensors that agree, in float64
-ROUNDS, TRIES = 4, 6  # the most modules to report, and the most suspects to try for each
+ROUNDS, TRIES = 4, 6
+"""The largest number of modules to report, and of suspects to try for each of them."""
 Cause = Literal["padding", "other rows", "later tokens", "random numbers"]
 """What an output should not depend on."""
 Calls = dict[tuple[str, int], Call]

@@ -34,7 +34,7 @@ def future(examination: Examination) -> Finding:
     positions = _positions(examination, y)
     if positions is None:
         return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
-    # Blocks that share a summary often end in the middle, so two other lengths are tried too.
+    # Blocks that share a summary often end in the middle, so two other lengths are also tried.
     lengths = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
     comparisons = {
         f"other tokens after the first {t}": PassPair(

@@ -190,7 +190,7 @@ def _of_one_length(examination: Examination) -> Finding:
     example = examination.example
     short = example.select_positions(start, start + row.length - n)
     base, variant = (short.padded(n, other=other) for other in (False, True))
-    # only real positions count
+    # only real positions are compared
     overlap = SharedPositions(row.length, shared=row.length - n, side=example.side)
     pairs = {_OTHER_VALUES: PassPair(variant, base, overlap, unusual=True)}
     how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"

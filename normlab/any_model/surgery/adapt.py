@@ -24,7 +24,7 @@ from normlab.stages import Stage, say
 
 EPS = 1e12
 """With this eps, and gains multiplied by sqrt(eps), a layer or RMS norm no longer divides."""
-_MASKED = 0.15  # share of the tokens that a masked language model predicts
+_MASKED = 0.15  # the share of tokens that a masked language model predicts
 _LARGEST_CHANGE = 1e-3  # the largest relative RMS difference allowed between the two models' logits
 MaskedBatch = dict[str, Tensor]
 

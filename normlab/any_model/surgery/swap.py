@@ -216,7 +216,7 @@ def _replacement(
         raise UserError(
             f"{path} is never called, or is called with several tensors; leave it out of sites="
         )
-    shape = shapes[0]  # the calls differ in rows and positions at most
+    shape = shapes[0]  # the calls differ only in rows and positions
     formula = formula_of(old, shape)
     if formula is None:
         raise UserError(

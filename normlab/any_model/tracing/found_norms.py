@@ -32,10 +32,11 @@ from normlab.any_model.tracing.reach import NormTrials, Reach, reach_of
 from normlab.errors import UserError
 from normlab.norms.axes import axes_in_words
 
-NEAR_ZERO = 0.01  # times the root mean square of a norm's gains
+NEAR_ZERO = 0.01  # times the RMS of a norm's gains
 _ROWS = 3
 _POSITIONS = 16  # enough to see what a norm pools over
-_FEW = 4  # the most parameters per output value of a row that a norm of an unknown class may have
+_FEW = 4
+"""A norm of an unknown class has at most this many parameters per output value of a row."""
 
 
 class Gains(NamedTuple):
