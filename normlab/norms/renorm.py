@@ -11,7 +11,7 @@ from normlab.norms.batch import BatchNorm
 from normlab.norms.ramp import Clock, Ramp
 
 _PLAIN = 1 / 8  # share of the warm-up with plain batch norm (5,000 of 40,000 steps)
-_SHIFT = 1 / 2  # share of the warm-up after that in which `d_max` grows (to step 25,000 of 40,000)
+_SHIFT = 1 / 2  # share of the warm-up in which d's bound then grows (to step 25,000 of 40,000)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

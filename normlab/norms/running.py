@@ -31,7 +31,7 @@ class PendingMoments:
 
     def __init__(self) -> None:
         self.begun = False
-        # emptied before each micro-batch, because compiled code has a guard on it
+        # emptied after each micro-batch, because compiled code has a guard on it
         self.arrived: list[Moments] = []
         self.collected: list[Moments] = []
 
@@ -81,7 +81,7 @@ class BatchStatistics(Norm):
     affine: Affine
     eval_stats: EvalStats
     sync: bool
-    padding: Any  # which tokens enter the statistics; each subclass has a Literal of its own
+    padding: Any  # which tokens enter the statistics: a Literal in each subclass
     ghost: int | None = None
 
     same_in_training: ClassVar[bool] = True

@@ -38,7 +38,7 @@ class SquareNorm(RunningNorm):
     warmup_steps: int | None
     running_square: Tensor = field(init=False)
     zero: Tensor = field(init=False)  # takes the place of a mean
-    gradient_groups: Groups = field(init=False)  # of the values in the gradient's moment
+    gradient_groups: Groups = field(init=False)  # the groups of values in the gradient's moment
 
     def __post_init__(self) -> None:
         super().__post_init__()

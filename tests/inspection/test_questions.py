@@ -10,7 +10,7 @@ from normlab.inspection import questions as module
 from normlab.inspection.questions import entry, questions
 
 
-def test_each_question_of_a_file_is_found():
+def test_every_question_in_the_files_is_found():
     files = [p.read_text("utf-8") for p in Path(module.__file__).parent.rglob("[a-z]*.py")]
     asked = sum(text.count("\n@question(") for text in files)
     assert sum(len(questions(kind)) for kind in ("model", "norm", "card")) == asked

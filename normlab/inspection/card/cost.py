@@ -25,7 +25,7 @@ def cost(examined: ExaminedNorm) -> Finding:
     ratio = median(b / a for a, b in zip(times.reference, times.this_norm, strict=True))
     step = [median(times.reference), median(times.this_norm), ratio]
     return Finding(
-        f"a step of training takes {ratio:.2f} times as long as with {REFERENCE}",
+        f"a training step takes {ratio:.2f} times as long as with {REFERENCE}",
         {"rounds": rounds, "steps": STEPS_PER_TURN * rounds, "step": step},
         AnswerTable((f"{REFERENCE}, ms", "this norm, ms", "ratio"), [step]),
         board={"step x ln": round(ratio, 2)},

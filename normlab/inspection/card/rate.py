@@ -73,7 +73,7 @@ def largest_rate(examined: ExaminedNorm) -> Search:
 def _in_words(search: Search, steps: int) -> str:
     largest, rates = search.largest, search.trials.keys()
     if not largest:
-        return f"none of {min(rates):g} to {max(rates):g} trains in {steps} updates"
+        return f"no rate from {min(rates):g} to {max(rates):g} trains in {steps} updates"
     bound = ", the largest rate tried" if search.is_open else f"; {2 * largest:g} does not"
     return f"{largest:g}{bound} ({steps} updates, training loss below that of word frequencies)"
 

@@ -73,7 +73,7 @@ def statistics(built: BuiltModel) -> Finding:
 
 def _without_running_statistics(sentences: int, loss: float) -> Finding:
     return Finding(
-        f"nothing: no norm keeps running statistics; the loss is {loss:.4g}",
+        f"no higher, because no norm keeps running statistics; the loss is {loss:.4g}",
         {
             "sentences": sentences,
             "loss_of_mixed_lengths": None,

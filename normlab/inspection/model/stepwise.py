@@ -123,9 +123,9 @@ def _in_words(difference: StepwiseDifference) -> str:
     if difference.same:
         return f"the same up to rounding (at most {difference.largest:.1g} nats per token)"
     return (
-        f"{difference.mean:.3g} nats per token different, {difference.changed:.0%} of the next "
-        f"tokens differ, and the loss is {difference.stepwise_loss:.3g} instead of "
-        f"{difference.whole_loss:.3g}"
+        f"log probabilities differ by {difference.mean:.3g} nats per token, "
+        f"{difference.changed:.0%} of the next tokens differ, and the loss is "
+        f"{difference.stepwise_loss:.3g} instead of {difference.whole_loss:.3g}"
     )
 
 

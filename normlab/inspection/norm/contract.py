@@ -21,7 +21,7 @@ from normlab.norms.layer import TokenNorm
 from normlab.norms.running import RunningNorm
 
 BATCH, POSITION, FEATURE = AXES
-# how close running averages must get to the statistics of the batch, relative to the largest output
+# the largest difference between training and eval after settling, relative to the largest output
 _SETTLED = 0.01
 
 

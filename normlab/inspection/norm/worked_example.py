@@ -96,7 +96,8 @@ def worked_example(option: Option) -> WorkedExample:
     shown = example_norm(option)
     norm = shown.make()
     dependences = dependence(norm)
-    if norm.ramps and "other samples" not in influences(dependences):  # pools only later
+    # A norm that does not pool at first is shown half-way through a run.
+    if norm.ramps and "other samples" not in influences(dependences):
         shown = replace(shown, step=HALF_WAY)
         norm = shown.make()
         dependences = dependence(norm)

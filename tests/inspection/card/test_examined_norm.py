@@ -32,7 +32,7 @@ def test_invalid_arguments_are_refused_before_a_card_is_made(arguments, message,
         (("norm=bn", "norm@decoder_norm=ln"), "bn+ln"),
     ],
 )
-def test_a_card_is_named_by_its_norm_and_the_changed_settings(arguments, name, tmp_path):
+def test_a_card_is_named_after_its_norm_and_the_changed_settings(arguments, name, tmp_path):
     subject = examined_norm([*arguments, "scale=smoke"], tmp_path)
     assert subject.name == name
     assert subject.folder == tmp_path / "smoke" / name.replace("=", "_")

@@ -38,7 +38,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_published_card_is_refused_before_anything_is_examined(tmp_path, publish):
+def test_publishing_a_card_again_is_refused_before_anything_is_examined(tmp_path, publish):
     results = tmp_path / "results"
     assert publish(NOW) == 0
     before = contents(results)

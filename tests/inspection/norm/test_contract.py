@@ -1,4 +1,4 @@
-"""All norms keep the contract. For a norm that breaks it, the message says how."""
+"""All norms satisfy the contract. For a norm that breaks it, the message says how."""
 
 import re
 from functools import partial
@@ -179,7 +179,7 @@ class IgnoresFormula(type(make_norm("bn", 8))):
         (IgnoresFormula, "the output in training; use it"),
     ],
 )
-def test_a_formula_that_only_training_or_only_evaluation_uses_is_found(kind, message):
+def test_a_formula_that_only_training_or_only_evaluation_uses_is_detected(kind, message):
     def build(dim):
         norm = make_norm("bn", dim)
         norm.__class__ = kind
@@ -190,7 +190,7 @@ def test_a_formula_that_only_training_or_only_evaluation_uses_is_found(kind, mes
 
 
 @pytest.mark.parametrize("option", ["pn", "mabn", "un", "brn", "prepbn"])
-def test_a_training_formula_that_contradicts_the_formula_is_found(option, monkeypatch):
+def test_a_training_formula_that_contradicts_the_formula_is_detected(option, monkeypatch):
     kind = type(make_norm(option, 8))
     formula = kind.training_formula
     monkeypatch.setattr(kind, "training_formula", lambda self, *given: 2 * formula(self, *given))

@@ -22,7 +22,7 @@ def test_gradients_are_named_after_the_input_and_the_parameters():
 @pytest.mark.parametrize(
     ("name", "axes"), [("ln", {"feature"}), ("bn", {"batch", "position"}), ("in", {"position"})]
 )
-def test_the_axes_that_affect_an_output_are_those_that_are_pooled(name, axes):
+def test_only_the_pooled_axes_affect_an_output(name, axes):
     assert measures.affecting_axes(bare(name)) == axes
 
 
