@@ -188,10 +188,9 @@ class _Maker:
         return _trimmed([kind, *values.values()])
 
     def _whole_claims(self, evidence: Iterable[Evidence]) -> tuple[int, ...]:
-        """Return the claims whose answers fit a sentence.
+        """Return the claims whose whole answer fits a sentence.
 
-        The sentence refers to at least half of the parts of such a claim. The answer to a claim
-        does not fit a sentence about one fact of many.
+        It fits if the sentence refers to at least half of the claim's parts.
         """
         parts = dict.fromkeys(part for each in evidence for part in each.parts)
         referred = Counter(self.results.claim_of(part).id for part in parts)

@@ -56,9 +56,10 @@ class SameBits(NamedTuple):
 
 
 def same_bits(norm: Norm) -> SameBits:
-    """Compare a norm's training output for eight sentences with two others, bit for bit.
+    """Compare a norm's outputs in training mode and in eval mode, and for single sentences.
 
-    The others are its output in eval, and its training outputs for one sentence at a time.
+    The output for eight sentences in training mode is compared, bit for bit, with the output in
+    eval mode and with the outputs for one sentence at a time.
     """
     x = draw_tokens(8, 16)
     training = run(norm, x)

@@ -191,7 +191,7 @@ class SoftmaxOf(NamedTuple):
 
 
 def softmax_of(logits: Sequence[float]) -> SoftmaxOf:
-    """Return the softmax of some logits with its largest slope."""
+    """Return the softmax of the logits and its largest slope."""
     p = torch.tensor(logits, dtype=torch.float64).softmax(-1)
     return SoftmaxOf(p, float((p * (1 - p)).max()))
 

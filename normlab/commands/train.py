@@ -97,10 +97,10 @@ def train_and_summarize(config: "DictConfig") -> "RunRecord":
 
 
 def _console_has_shown(config: Mapping[str, Any], began: float) -> bool:
-    """Return whether the reader has just seen the scores on standard error, in the same terminal.
+    """Return whether the console has just shown the scores in the terminal of standard output.
 
-    If standard output is a file, the scores are printed as its last line, which a sweep reads from
-    the run's log.
+    If not, the caller prints them. When standard output is a file, they are its last line, which a
+    sweep reads from the run's log.
     """
     from normlab.records.store import RunStore
 

@@ -30,10 +30,11 @@ _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a she
 
 
 def rewritten(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with experiments, names of norms and text as Hydra reads them.
+    """Return the arguments in Hydra's syntax.
 
-    The experiments come first, as one override. Raises UserError for a file without settings, and
-    for experiments that cannot be combined.
+    Experiments come first, as one override; the names of norms and plain text are replaced by what
+    Hydra reads. Raises UserError for a file without settings, and for experiments that cannot be
+    combined.
     """
     experiments: list[str] = []
     sweeps: list[str] = []

@@ -192,9 +192,9 @@ def choose_by_placement(run: DictConfig) -> None:
 
 
 def choose_by_option(run: DictConfig, written: Mapping[str, Any]) -> None:
-    """Apply values that a recipe sets per option to the run's options, unless the user set them.
+    """Apply a recipe's values per option, unless the user set them.
 
-    In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of each norm of the run that is `rms`.
+    In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of every `rms` norm in the run.
     """
     for group in ("norm", "placement", "optim", "schedule"):
         node: Any = run[group]

@@ -115,11 +115,11 @@ class EncodedPairs:
 
 @dataclass(frozen=True)
 class EncodedDocuments:
-    """The documents of a split; `text` holds their sentences in order.
+    """The documents of a split, whose sentences `text` holds in order.
 
-    Document d has the sentences `documents[d]:documents[d + 1]` (int64 [documents + 1]). `begins`
-    (bool [tokens]) is True at the first token of a word; `characters` (int32 [sentences]) is the
-    length of each sentence in characters, without the space after it.
+    Document d consists of the sentences `documents[d]:documents[d + 1]` (int64 [documents + 1]).
+    `begins` (bool [tokens]) is True at the first token of a word. `characters` (int32 [sentences])
+    is the length of each sentence in characters, without the space after it.
     """
 
     text: EncodedText

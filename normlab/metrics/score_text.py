@@ -32,7 +32,7 @@ def _probe_heading(name: str) -> str:
 
 
 def _name(key: str) -> str:
-    """Return a score's name for readers, given the last part of its path."""
+    """Return a score's display name, given the last part of its path."""
     known = metric(key)
     return known.name if known else _words(key)
 

@@ -248,7 +248,7 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-    """Cross-attention from the target to the encoder's output, the memory."""
+    """Cross-attention from the target to the encoder's output (the memory)."""
 
     def __init__(self, dim: int, *, linear: MakeLinear, **parts: Any):
         super().__init__(dim, linear=linear, **parts)

@@ -106,7 +106,7 @@ class _Beams:
         self.last = torch.full((sentences * beam,), special.bos, device=device)
 
     def end(self, best: "_Best", length_penalty: float) -> None:
-        """Record the hypotheses that end among each sentence's `beam` best extensions."""
+        """Record the finished hypotheses among each sentence's `beam` best extensions."""
         totals, parents, words = best
         ends = words == self.eos
         ends[:, self.beam :] = False

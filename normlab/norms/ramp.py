@@ -22,7 +22,10 @@ class Ramp:
     steps: int | None
 
     def length(self, total: int | None) -> int:
-        """Return the length in steps. Raise UserError if it is a share and `total` is None."""
+        """Return the length in steps.
+
+        Raises UserError if it is given as a share of all steps and `total` is None.
+        """
         if self.steps is None and total is None:
             raise UserError(
                 f"norm.{self.name}_share={self.share} needs budget.steps; set it, or "

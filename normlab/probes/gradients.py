@@ -48,7 +48,7 @@ def gradients_by_layer(model: nn.Module) -> dict[str, float]:
 
 
 def by_stack(layers: Iterable[str]) -> dict[str, list[str]]:
-    """Return the numbered layers, such as `encoder.0`, of each stack, in the given order."""
+    """Group the numbered layers, such as `encoder.0`, by stack, and keep their order."""
     stacks: dict[str, list[str]] = {}
     for name in layers:
         stack, _, number = name.rpartition(".")

@@ -129,7 +129,10 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> str:
-    """Return names and hashes of the files of an option's classes that are the user's or edited."""
+    """Return the names and hashes of the files that define an option's classes.
+
+    Only files that the user wrote or edited are included.
+    """
     classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
     files: dict[Path, None] = {}
     add_to_import_path()

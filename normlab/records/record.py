@@ -139,7 +139,7 @@ class RunRecord(
 
     @property
     def commits(self) -> list[str]:
-        """The commits that trained the run, in order."""
+        """The commits at which the run was trained, in order."""
         last = self.environment.get("commit")
         return self.environment.get("commits") or [str(last)]
 

@@ -155,7 +155,7 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rows_of_run(place: Path) -> list[dict[str, Any]]:
-    """Read the rows of a run from its `metrics.jsonl`, or the published rows of an address.
+    """Read the rows of a run from its `metrics.jsonl`, or from published curves for an address.
 
     Returns [] if there are none. Raises UserError with the file and line if a row is damaged.
     """

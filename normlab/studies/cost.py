@@ -116,7 +116,7 @@ def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunReco
 
 
 def _time(value: float, decimals: int) -> str:
-    """Format minutes or hours with this many decimals, or with none from 100 on."""
+    """Format minutes or hours with this many decimals, or with none for values of 100 or more."""
     return f"{value:.{decimals if value < 100 else 0}f}"
 
 

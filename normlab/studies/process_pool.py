@@ -76,7 +76,7 @@ class RunQueue(ABC):
 
     @abstractmethod
     def ended(self, done: EndedRun) -> None:
-        """Note that a run has ended."""
+        """Record that a run has ended."""
 
 
 class RunsInOrder(RunQueue):
@@ -162,7 +162,8 @@ class MachineShare(NamedTuple):
 class _Pool:
     """The running processes of a queue, and the runs that have ended.
 
-    If `stopped`, no more runs are started. If `interrupted`, runs were asked to stop from outside.
+    If `stopped`, no more runs are started. `interrupted` is set if the user or the system
+    interrupted the queue.
     """
 
     def __init__(self, queue: RunQueue, show: ProgressDisplay, free: list[MachineShare]) -> None:
@@ -192,7 +193,7 @@ class _Pool:
             self.running[run] = _RunProcess(run, self.free.pop(0))
 
     def beat(self, now: float) -> None:
-        """Show the progress of the runs, at most once per interval of the display."""
+        """Show the progress of the runs, unless the display's interval has not passed yet."""
         if now >= self._next_beat:
             self._next_beat = now + self.show.every
             seconds = {run: now - process.begun for run, process in self.running.items()}

@@ -73,7 +73,7 @@ class StudyQueue(RunQueue):
         return [seed for seed in job.by_seed if self._is_complete(job, seed)]
 
     def left(self) -> list[StudyRun]:
-        """Return the runs still to be made, each once, except the failed ones."""
+        """Return the runs still to be done, without duplicates and without failed runs."""
         runs = {run.folder: run for job in self.jobs if not job.lacks_data for run in job.runs}
         return [run for folder, run in runs.items() if folder not in self.done | self.failed]
 

@@ -138,14 +138,18 @@ class Task(ABC):
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
         """Return the length in tokens of each example in a split, per side, as int64 [n, k].
 
-        With a `draw`, these are the examples of a training epoch, otherwise the scored examples.
+        If `draw` is given, these are the examples of a training epoch, otherwise the scored
+        examples.
         """
 
     @abstractmethod
     def collate(
         self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
     ) -> Any:
-        """Return a batch of the examples in some rows of `lengths`. For `padding`, see `batch`."""
+        """Return a batch of the examples at the rows `indices` of `lengths`.
+
+        For `padding`, see `batch`.
+        """
 
     @abstractmethod
     def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:

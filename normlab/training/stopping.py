@@ -45,7 +45,10 @@ class Budget:
         return {name: used[name] / limit for name, limit in limits.items()}
 
     def spent(self, **used: Any) -> str | None:
-        """Return the name of a limit that is reached, or None. Arguments are as in `shares`."""
+        """Return the name of a limit that has been reached, or None.
+
+        The arguments are the same as for `shares`.
+        """
         return next((name for name, share in self.shares(**used).items() if share >= 1), None)
 
 

@@ -232,7 +232,7 @@ def import_model(model: str, inputs: str) -> ModelWithInputs:
 
 
 def load_by_prefix(place: str) -> ModelWithOptions:
-    """Load the MODEL of the pytest plugin, whose prefix says where it comes from.
+    """Load the pytest plugin's MODEL; its prefix, such as `hf:`, says where it comes from.
 
     Raises UserError with a one-sentence message if the model cannot be loaded or created.
     """

@@ -91,7 +91,7 @@ class SecondCall:
 
 
 def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
-    """Run the longest row twice from the same state, without restoring it in between."""
+    """Run the longest row twice in succession, without restoring the model's state in between."""
     row, model, run = examination.longest_row, examination.model, examination.runner
     before = row.change(row.content, lambda _, x: x.clone())
     run.restore()

@@ -117,7 +117,7 @@ def _changes(
 def _not_causal_in_words(
     examination: Examination, worst: OutputChange, how: str, *, by_design: bool
 ) -> str:
-    """Describe how much later tokens change the output if the model may not be causal."""
+    """Describe how strongly later tokens affect the output, if the model may not be causal."""
     change = change_in_words(examination, worst, worst.in_float64)
     declared = "its modules say that it is not" if by_design else "set causal=True or causal=False"
     return (

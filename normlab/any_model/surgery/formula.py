@@ -59,6 +59,9 @@ def _trial_input(norm: nn.Module, shape: torch.Size) -> Tensor:
 
 
 def values_of_norm(norm: nn.Module) -> Tensor:
-    """Return a parameter or buffer with the dtype and device of a norm, or a scalar on the CPU."""
+    """Return a floating-point parameter or buffer of a norm, for its dtype and device.
+
+    Returns a scalar on the CPU if the norm has neither.
+    """
     values = (w for w in (*norm.parameters(), *norm.buffers()) if w.is_floating_point())
     return next(values, torch.zeros(()))

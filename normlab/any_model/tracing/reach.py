@@ -104,7 +104,10 @@ def _padding_reaches(
 
 
 def _in_one_row(changed: Tensor, axis: int, example: Example) -> bool:
-    """Return whether all changes along a flattened axis of rows and positions are in row 0."""
+    """Return whether every change lies in row 0 of the example.
+
+    `axis` of `changed` is the flattened axis of rows and positions.
+    """
     length, rest = divmod(changed.shape[axis], example.size)
     places = changed.movedim(axis, 0).flatten(1).any(1).nonzero()
     return not rest and bool((places < length).all())

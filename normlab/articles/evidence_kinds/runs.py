@@ -44,7 +44,7 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         return StudyRows(self.of.partition("/")[0], (self.row,), self.at)
 
     def text(self, results: Results, language: Locale) -> str:
-        """Return what the runs show."""
+        """Return a text that sums up what the runs show."""
         raise NotImplementedError
 
     def cell_text(self, results: Results, language: Locale) -> CellText:

@@ -56,9 +56,9 @@ def overview(shown: Sequence[Option]) -> Section:
 
 
 def explanation(option: Option) -> OptionExplanation:
-    """Explain an option of `configs/norm` on the articles' tensor.
+    """Explain an option of `configs/norm`, with the articles' tensor as the example.
 
-    Errors that the norm raises on that tensor propagate.
+    Errors that the norm raises for this tensor propagate.
     """
     example = worked_example(option)
     groups = example.groups if example.norm.pools else []

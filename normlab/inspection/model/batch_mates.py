@@ -159,9 +159,9 @@ def attention_weights(
 
 
 def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
-    """Return 1/2 sum |p - mean(p)| with the mean over sets, averaged over sets and rows.
+    """Return 1/2 sum |p - mean(p)|, where mean(p) is over sets; it is averaged over sets and rows.
 
-    `weights` has the weights for each set. If sets differ in the number of keys, missing keys are
+    `weights` holds the weights of each set. If sets differ in the number of keys, missing keys are
     padding with weight 0.
     """
     longest = max(rows.shape[-1] for rows in weights)

@@ -142,7 +142,10 @@ def derivatives(stack: str, forward: RecordedPass, seed: int) -> Derivatives:
 
 
 class SlopeNorms(NamedTuple):
-    """The norms of a derivative at the first token, at later tokens, and in other sentences."""
+    """The norms of an output's derivative, taken at the first token.
+
+    They are those of its part for the token itself, for later tokens and for other sentences.
+    """
 
     own_token: float
     later: float

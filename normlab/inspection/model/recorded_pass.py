@@ -67,7 +67,10 @@ class RecordedPass:
         self.entered: dict[str, tuple[Any, ...]] = {}
 
     def outputs(self, kind: str) -> dict[str, MaskedValues]:
-        """Return the output of each `stack`, such as `encoder`, or `layer`, such as `encoder.0`."""
+        """Return the outputs of all modules of a kind, by path.
+
+        `kind` is `stack` (such as `encoder`) or `layer` (such as `encoder.0`).
+        """
         last_calls = {name: calls[-1] for name, calls in self.calls[kind].items()}
         return {
             name: MaskedValues(*real_values(call.output, call.args))

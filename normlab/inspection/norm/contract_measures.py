@@ -232,7 +232,7 @@ def formula_use(norm: BareNorm, x: Tensor) -> FormulaUse:
 
 
 def changed_by_eval(norm: BareNorm) -> list[str]:
-    """Return the names of the tensors that a forward pass in eval changes."""
+    """Return the names of the tensors that a forward pass in eval mode changes."""
     bare = norm.trained().eval()
     before = _state(bare)
     run(bare, *norm.tokens(STEPS + 1))

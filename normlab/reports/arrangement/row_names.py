@@ -117,7 +117,7 @@ def _extended(
 
 
 def fewest(differing: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return a few keys that distinguish experiments as well as all keys, in the same order."""
+    """Return a few keys that distinguish the experiments as well as the full list does."""
     chosen: list[str] = []
 
     def kinds(keys: Sequence[str]) -> int:

@@ -16,7 +16,10 @@ _POINTS_SHOWN = 12  # lines with at most this many points get a marker at each
 
 
 class LinePlace(TypedDict):
-    """The row and the facet of a line. `at` is the grid point of the line, or of each x."""
+    """Where a line is drawn: its row, and its facet.
+
+    `at` is the line's grid point, or a sequence with the grid point of each x value.
+    """
 
     row: str
     facet: str

@@ -80,7 +80,7 @@ class TableSection:
 
     @cached_property
     def training_panels(self) -> dict[str, list[Panel]]:
-        """The panels over training, keyed by `learning` and `stability`."""
+        """The panels of scores in the course of training, by kind: `learning` and `stability`."""
         charts = over_training(self.source.columns, self.runs)
         return {name: [*map(self._numbered, panels)] for name, panels in charts.items()}
 

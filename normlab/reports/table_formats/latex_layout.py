@@ -122,9 +122,10 @@ class Layout(NamedTuple):
 
 
 def laid_out(head: Sequence[str], lines: Sequence[LatexRow]) -> Layout:
-    """Fit a table on pages: as it is, in smaller type, with wrapped names, or in blocks.
+    """Lay out a table so that it fits the page.
 
-    `head` has the headings of all columns, beginning with the column of row names.
+    It is kept as it is, or set in smaller type, with wrapped names, or in blocks. `head` holds the
+    headings of all columns, beginning with the column of row names.
     """
     narrow = [line if line.title else line._replace(name=_wrapped_name(line)) for line in lines]
     ways = [*((size, lines) for size in _SIZES), (_SIZES[-1], narrow)]

@@ -30,7 +30,10 @@ class PointWords:
     keys: Sequence[str]
 
     def at(self, points: Sequence[str]) -> str:
-        """Return points with the axis: `at batch size 8 and 32 `, `with placement pre, `."""
+        """Return a phrase for points of the only axis, or "" if there is not exactly one axis.
+
+        Examples are `at batch size 8 and 32 ` and `with placement pre, `.
+        """
         if len(self.axes) != 1:
             return ""
         (axis,), span = self.axes, self._span(points)

@@ -60,7 +60,7 @@ class Comparison:
         return not self.pairing.reasons and not self.pairing.alone
 
     def differences(self, score: str) -> dict[int, float]:
-        """Return `row - baseline` of a score by seed, or {} if it is not comparable."""
+        """Return the difference from the baseline for each seed, or {} if it is not comparable."""
         by_seed = self.pairing.differences(score)
         return {} if self.obstacle or not all(map(math.isfinite, by_seed.values())) else by_seed
 
