@@ -186,7 +186,7 @@ _FOLDERS = {
     "pkg://hydra.conf": Path(hydra.__file__).parent / "conf",
 }
 """The folders on Hydra's search path before `OptionFolders` changes it, by Hydra's names."""
-_HEADER = 512  # characters in which Hydra looks for `# @package`
+_HEADER = 512  # number of characters, from the start, in which Hydra looks for `# @package`
 
 
 class OptionSource(ConfigSource):

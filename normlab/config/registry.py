@@ -93,7 +93,7 @@ def path_of(group: str, name: str) -> Path | None:
     Raises UserError for an option that is in two folders.
     """
     files = [root / group / f"{name}.yaml" for root in folders()]
-    files = [file for file in files if file.stem == name and file.is_file()]  # no path in a name
+    files = [file for file in files if file.stem == name and file.is_file()]  # a name is not a path
     if len(files) > 1:
         raise UserError(_twice(group, *files))
     return files[0] if files else None

@@ -75,10 +75,11 @@ POSITIVE, NOT_NEGATIVE = number(gt=0), number(ge=0)
 SHARE, ABOVE_NONE, BELOW_ONE = number(ge=0, le=1), number(gt=0, le=1), number(ge=0, lt=1)
 COUNT_OR_EPOCH = Range(f"{COUNT.allowed}, or epoch", COUNT.kind | Literal["epoch"])
 NUMBERS = Range("a list of numbers", list[Annotated[float, Meta(ge=-_MOST, le=_MOST)]])
+# W&B's rules for projects and tags.
 PROJECT = Range(
     "1 to 128 characters without / \\ # ? % :",
     Annotated[str, Meta(min_length=1, max_length=128, pattern=r"\A[^/\\#?%:\x00-\x1f]+\Z")],
-)  # W&B's rules, here and for tags
+)
 TAGS = Range(
     "a list of tags, each 1 to 64 characters on one line",
     list[Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[^\x00-\x1f]+\Z")]],
@@ -90,9 +91,8 @@ NAME = Range(
     "1 to 80 letters, digits, '-', '_' or '.', not starting with '.' or '-'",
     Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,79}\Z")],
 )
-RUN = Range(
-    "the folder or the name of a run", str | dict[str, str]
-)  # in a config, folder and checksum
+# In a run's config, it is a mapping with the folder and the checksum of the weights.
+RUN = Range("the folder or the name of a run", str | dict[str, str])
 FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "inf" as in records
 SEED = number(int, ge=0, le=10**12)
 NOISES = list_of("numbers", number(gt=0, le=100))

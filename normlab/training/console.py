@@ -153,9 +153,8 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
     ]
     values = {name: score.value for name, score in record.main_scores.items()}
     tested = {name: value for name, value in values.items() if name.startswith("test/")}
-    for name, value in islice(
-        _by_rank(tested or values), _HEADLINES
-    ):  # validations were already printed
+    shown = tested or values  # validations were already printed
+    for name, value in islice(_by_rank(shown), _HEADLINES):
         floor = record.floors.get(name.removeprefix("test/")) if name in tested else None
         known = [] if floor is None else [f"untrained baseline {short_number(floor)}"]
         if name.endswith("/loss") and record.label_smoothing:

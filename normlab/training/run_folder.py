@@ -104,7 +104,7 @@ class RunFolder:
                 (self.folder / ".lock").unlink(missing_ok=True)
             lock.release()
             for path in new_folders:
-                with suppress(OSError):  # ignore that it is not empty
+                with suppress(OSError):  # the folder may not be empty
                     path.rmdir()
 
     def finished(self, *, processes: int) -> RunRecord | None:

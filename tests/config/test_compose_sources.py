@@ -1,4 +1,4 @@
-"""What Hydra is given to read: the schema, and the folders with options."""
+"""What Hydra reads: the schema, and the folders with options."""
 
 import pickle
 

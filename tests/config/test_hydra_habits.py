@@ -1,4 +1,4 @@
-"""Habits of Hydra users work: its flags, search path and state, and edited files."""
+"""What Hydra users are used to works: its flags, search path and state, and edited files."""
 
 import os
 import sys

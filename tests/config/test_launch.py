@@ -24,7 +24,7 @@ def environment(monkeypatch):
 
 @pytest.fixture
 def one_of_two(environment, monkeypatch):
-    """Make this process the first of two; the other one never starts."""
+    """Make this process the first of two, of which the second never starts."""
     environment(RANK=0, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
     monkeypatch.setattr(process_group, "_RENDEZVOUS_MINUTES", 0.02)
     monkeypatch.setattr(process_group, "_NOTICE_SECONDS", 0.1)

@@ -1,4 +1,4 @@
-"""Untrusted files: one that is not a regular file, or nests endlessly, gives a one-line error."""
+"""Untrusted files: one that is not regular, or nests endlessly, raises a one-line error."""
 
 import json
 import os

@@ -19,7 +19,7 @@ BOS, EOS = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id
 
 
 class FewWords(SmallDocuments):
-    """Two documents of 9 + 4 and of 3 characters, including one after each sentence."""
+    """Two documents of 9 + 4 and of 3 characters, counting one after each sentence."""
 
     name = "few"
 

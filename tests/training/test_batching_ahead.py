@@ -1,4 +1,4 @@
-"""A thread collates batches in advance; a batch counts when it is taken."""
+"""A thread collates batches in advance. A batch counts when it is taken."""
 
 import threading
 from pathlib import Path
@@ -18,7 +18,7 @@ PER_EPOCH = 3
 
 
 class Counting(Batches):
-    """Three batches per epoch, each of which is its number; collating batch `fails_at` fails."""
+    """Three batches per epoch, each of which is its index. Collating batch `fails_at` fails."""
 
     def __init__(self, fails_at=None):
         self.drawn, self.fails_at = 0, fails_at

@@ -1,4 +1,4 @@
-"""Losses are read when a row is logged; if the run has diverged, its steps are repeated."""
+"""Losses are read when a row is logged. If the run has diverged, its steps are repeated."""
 
 import math
 from pathlib import Path
@@ -29,7 +29,7 @@ def with_probes(corpus: Path, folder: Path, *overrides: str) -> Trainer:
 
 
 def poisoned(trainer: Trainer, at: int, steps: int) -> tuple[Diverged, dict[str, Any]]:
-    """Take steps, one with a NaN in the weights; return how the run ended, and its state."""
+    """Take steps, one with a NaN in the weights. Return how the run ended, and its state."""
     name = next(n for n, _ in trainer.model.named_parameters() if "fc1.weight" in n)
     original = trainer._backward
 

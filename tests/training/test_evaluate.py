@@ -30,7 +30,7 @@ def trained(corpus: Path, tmp_path: Path):
 
 
 def test_scoring_uses_recalibrated_statistics(trained):
-    """A small momentum leaves the running statistics far from those of the data."""
+    """A small momentum leaves the running statistics far from the statistics of the data."""
     fresh = trained.evaluator.scores(trained.model, "valid")["valid/loss"].value
     for norm in running_norms(trained.model):
         norm.eval_stats = "running"

@@ -103,7 +103,7 @@ def test_the_penalty_is_in_the_gradient_and_logged_separately(corpus, tmp_path):
 
 @pytest.fixture
 def device_waits(monkeypatch):
-    """List the reads from the device `meta`; it has no values, so `tolist` returns ones."""
+    """Return the reads from the device `meta`. It has no values, so `tolist` returns ones."""
     asked, autocast, tolist = [], torch.autocast, torch.Tensor.tolist
 
     def answered(tensor):

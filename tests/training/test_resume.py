@@ -117,7 +117,7 @@ def test_resuming_without_the_weights_for_the_test_fails_before_training(place: 
 def test_a_signal_saves_a_checkpoint_before_the_run_stops(
     number: signal.Signals, place: Place, undisturbed: Path
 ):
-    """The signal arrives in the middle of step 7; no checkpoint is due after it."""
+    """The signal arrives in the middle of step 7, after which no checkpoint is due."""
     moment = Kill("normlab.training.trainer.Trainer._loss", 7, "after", number)
     stopped = place.start(prepare=moment.install)
     assert stopped.status == INTERRUPTED, stopped.output

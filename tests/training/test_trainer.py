@@ -83,7 +83,7 @@ def test_rates_by_kind_scale_the_learning_rate_and_a_rate_of_zero_freezes(
 
 
 def test_each_micro_batch_is_counted_once_by_running_statistics(corpus: Path, tmp_path: Path):
-    """After two batches of momentum m, the first has weight m (1 - m) and the second m."""
+    """With momentum m, the first of two batches has weight m (1 - m) and the second m."""
     momentum = 0.25
     values = (*EXACT, "norm=bn", f"norm.momentum={momentum}", "batch_size=4", "accumulate=2")
     trainer = build_trainer(corpus, tmp_path, *values)

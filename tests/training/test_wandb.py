@@ -81,7 +81,7 @@ def test_a_run_can_be_filtered_by_group_job_type_tags_and_config(resumed):
     assert run.config["nodes"]["norm"]["eps"] == 1e-5
 
 
-def test_a_run_that_resumes_online_uploads_its_offline_rows_too(tmp_path, wandb_server: Server):
+def test_a_run_that_resumes_online_also_uploads_its_offline_rows(tmp_path, wandb_server: Server):
     train(tmp_path, "offline", [10, 20, 30])
     line = train(tmp_path, "online", [30, 40], resumed=20, ends=True)
     assert line is not None and wandb_server.url in line
@@ -90,7 +90,7 @@ def test_a_run_that_resumes_online_uploads_its_offline_rows_too(tmp_path, wandb_
 
 
 def test_a_run_resumed_offline_keeps_its_file_and_a_new_run_gets_another(tmp_path, capfd):
-    """Nothing is printed, numpy's random state is unchanged, only the run's folder is written."""
+    """Nothing is printed, numpy's random state stays, and only the run's folder is written to."""
     state = numpy.random.get_state()[1].tolist()
     line = train(tmp_path, "auto", [10, 20, 30])
     assert line is not None and line.startswith("W&B: kept offline (no login; run `wandb login`)")

@@ -76,7 +76,7 @@ def enter_rank(rank: int, size: int, port: int) -> None:
 
 
 def on_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Call a module-level function in `size` gloo ranks; return what each returned."""
+    """Call a module-level function in `size` gloo ranks, and return what each returned."""
     context, place = fork_server(), (size, free_port())
     pipes = [context.Pipe(duplex=False) for _ in range(size)]
     processes = [

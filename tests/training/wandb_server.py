@@ -1,4 +1,4 @@
-"""A local W&B server for the real client to talk to; it keeps what it receives in memory.
+"""A local W&B server for the real client to talk to. It keeps what it receives in memory.
 
 It supports the few GraphQL operations and the file stream that a run, `wandb sync` and saving a
 view need, and applies the stream's offsets: a line sent for an existing offset replaces the line
@@ -51,7 +51,7 @@ class Server:
     views: list[dict[str, Any]] = field(default_factory=list)
 
     def graphql(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """Answer an operation; an unknown one gets an answer without data."""
+        """Answer an operation. An unknown operation gets an answer without data."""
         match operation:
             case "RunResumeStatus":
                 return {"model": _PROJECT | {"bucket": self._bucket(variables["name"])}}
