@@ -48,7 +48,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     if not apart <= _AGREES:
         raise UserError(
             f"{run_dir}: the folded model's outputs differ by {apart:.2g} of the largest output; "
-            "nothing is exported"
+            "nothing was exported"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS_FILE, "wb") as file:

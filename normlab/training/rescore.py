@@ -30,7 +30,7 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
     """
     score_lines = getattr(task, "score_lines", None)
     if score_lines is None:
-        raise UserError(f"{folder} has a task that generates no text")
+        raise UserError(f"the task of {folder} generates no text, so there is nothing to score")
     hypotheses = read_hypotheses(folder)
     if not hypotheses:
         raise UserError(f"{folder} has no {HYPOTHESES_FILE}")
