@@ -98,15 +98,15 @@ class Demo:
         return [*sentences(results), f"{_CARE}{advice}."]
 
     def write_page(
-        self, results: "Sequence[Measured]", paragraphs: Sequence[str], again: str
+        self, results: "Sequence[Measured]", paragraphs: Sequence[str], command: str
     ) -> Path:
         """Write the page with the table and the curves, and return its path.
 
-        `again` is the command that recreates the page.
+        `command` is the command that recreates the page.
         """
         page = Path(self.config["runs_dir"], "demo-deep.html" if self.deep else "demo.html")
         with atomic_write(page) as file:
-            file.write(_page(results, self.runs, paragraphs, again))
+            file.write(_page(results, self.runs, paragraphs, command))
         return page
 
 
@@ -259,7 +259,7 @@ def _listed(results: Sequence[Measured]) -> str:
 
 
 def _page(
-    results: Sequence[Measured], runs: Sequence[RunToStart], paragraphs: Sequence[str], again: str
+    results: Sequence[Measured], runs: Sequence[RunToStart], paragraphs: Sequence[str], command: str
 ) -> str:
     """Return the page with the sentences, the table and the curves."""
     from normlab.reports.figures.line_styles import row_styles
@@ -281,7 +281,12 @@ def _page(
         "learning rate": f"{config['optim']['lr']:g}",
         "seed": str(config["seed"]),
     }
-    shown = {"rows": rows(results), "said": paragraphs, "guess": _guess(results), "command": again}
+    shown = {
+        "rows": rows(results),
+        "said": paragraphs,
+        "guess": _guess(results),
+        "command": command,
+    }
     drawn = {"panels": panels, "styles": [*styles.values()]}
     about = {"facts": [(name, [text]) for name, text in facts.items()]}
     return page("demo.html", charts_of(panels, styles, {}), **shown, **drawn, **about)

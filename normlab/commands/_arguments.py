@@ -16,18 +16,18 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments. The error for an unknown argument suggests a similar one."""
-        return self._known(*self.parse_known_args(args, namespace))
+        return self._without_unknown(*self.parse_known_args(args, namespace))
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments like `parse_args`, but allow flags between positional arguments."""
-        return self._known(*self.parse_known_intermixed_args(args, namespace))
+        return self._without_unknown(*self.parse_known_intermixed_args(args, namespace))
 
-    def _known(self, arguments: Any, unknown: Sequence[str]) -> Any:
+    def _without_unknown(self, arguments: Any, unknown: Sequence[str]) -> Any:
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._suggestion(unknown)}")
         return arguments
 
-    def _meant(self, unknown: Sequence[str]) -> str:
+    def _suggestion(self, unknown: Sequence[str]) -> str:
         from normlab.config.error_messages import meant
 
         flag = next((word for word in unknown if word.startswith("--")), "").split("=")[0]

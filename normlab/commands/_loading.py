@@ -25,11 +25,11 @@ def load(
 
         run = load_run(folder, [*changes], fold=fold, weights=weights, data=data)
         run.runtime.set_torch()
-    say_stopped(folder, run.record)
+    warn_if_stopped(folder, run.record)
     return run
 
 
-def say_stopped(folder: Path, record: RunRecord) -> None:
+def warn_if_stopped(folder: Path, record: RunRecord) -> None:
     """Warn if the weights of a run are not from its last planned step."""
     if (ended := record.outcome).status != "finished":
         end = f"{ended.status} at step {ended.step:,}"

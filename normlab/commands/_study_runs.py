@@ -48,7 +48,7 @@ def print_plan(
 def run_studies(
     jobs: Sequence[Job],
     publisher: Publisher,
-    again: str,
+    resume_command: str,
     *,
     processes: int | None = None,
     budget: float = math.inf,
@@ -56,7 +56,7 @@ def run_studies(
 ) -> int:
     """Execute the remaining runs, publish completed seeds, and print the tables.
 
-    `again` is the command that resumes. Returns 1 if data, a run or publishing failed.
+    `resume_command` is printed if runs are left. Returns 1 if data, a run or publishing failed.
     """
     until = time.monotonic() + budget
     for job in jobs:
@@ -69,14 +69,14 @@ def run_studies(
         publisher.publish(job, queue.complete_seeds(job))
     ended = []
     if queue.left():
-        ended = run_all_shown(queue, processes, again=again, deadline=until)
+        ended = run_all_shown(queue, processes, resume_command=resume_command, deadline=until)
     print_study_tables(runnable, notes=notes)
     for folder in publisher.folders:
         print(f"written to {folder}")
     if runnable:
         print("\n".join(["", *queue.summary()]))
         if queue.left() or queue.failed:
-            print(f"resume with: {again}")
+            print(f"resume with: {resume_command}")
     lacking = len(runnable) < len(jobs)
     return 1 if lacking or publisher.problems or any(done.status for done in ended) else 0
 

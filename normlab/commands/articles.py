@@ -55,8 +55,8 @@ def main(argv: list[str]) -> int:
         if arguments.table is None:
             tables = ", ".join(article.tables)
             raise UserError(f"--run needs --table with one of {tables}")
-        again = shlex.join(["normlab", "articles", *argv, *include_words()])
-        return _run(article.table(arguments.table), arguments.run, again)
+        resume_command = shlex.join(["normlab", "articles", *argv, *include_words()])
+        return _run(article.table(arguments.table), arguments.run, resume_command)
     _show_tables(article, arguments)
     return 0
 
@@ -134,11 +134,11 @@ def _show_tables(article: Article, arguments: argparse.Namespace) -> None:
             print_prose(language.table.legend)
 
 
-def _run(table: ArticleTable, words: Sequence[str], again: str) -> int:
+def _run(table: ArticleTable, words: Sequence[str], resume_command: str) -> int:
     """Show the cost of a table's runs, execute them, and print their tables."""
     from normlab.commands._study_runs import print_plan, publisher_to, run_studies
     from normlab.studies.job import jobs_of
 
     jobs = [job for each in table.study_runs for job in jobs_of([*each, *words])]
     print_plan(jobs)
-    return run_studies(jobs, publisher_to(None, jobs, making=True), again)
+    return run_studies(jobs, publisher_to(None, jobs, making=True), resume_command)

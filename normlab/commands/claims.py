@@ -43,18 +43,19 @@ def main(argv: list[str]) -> int:
     results: Path = arguments.results
     if not results.is_dir():
         raise UserError(f"{results} is not a folder")
-    again = "normlab claims --write" + ("" if results == RESULTS else f" --results {results}")
+    flag = "" if results == RESULTS else f" --results {results}"
+    write_command = f"normlab claims --write{flag}"
     damaged: Sequence[str] = ()
     if arguments.compute or arguments.verify or arguments.write:
         with at_work("judging the records of all claims"):
             judged = _judged(results, compute=not arguments.verify)
         claims, pages, damaged = judged.claims, judged.pages, judged.damaged
         if arguments.verify:
-            return _verify(pages, damaged, results, again)
+            return _verify(pages, damaged, results, write_command)
         if arguments.write:
             _write(pages, results)
     else:
-        claims = [*read_ledger(results, again).values()]
+        claims = [*read_ledger(results, write_command).values()]
     chosen = [
         claim
         for claim in claims
@@ -155,14 +156,16 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
         manifest.accept(results, [results / COMPUTED])
 
 
-def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, again: str) -> int:
+def _verify(
+    pages: Mapping[Path, str], damaged: Sequence[str], results: Path, write_command: str
+) -> int:
     """Report any page that does not match the records, and any record that has been altered."""
     from normlab.records import manifest
 
     problems = [*damaged, *manifest.problems(results).values()]
     for path in manifest.stale(pages):
         what = "does not match the records" if path.is_file() else "missing"
-        problems.append(f"{path}: {what}; find out what changed, then run {again}")
+        problems.append(f"{path}: {what}; find out what changed, then run {write_command}")
     for problem in problems:
         print_error(problem)
     if not problems:

@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     words: list[str] = arguments.settings
     demo = plan([word for word in words if word != "deep"], deep="deep" in words)
-    again = shlex.join(["normlab", "demo", *words])
+    command = shlex.join(["normlab", "demo", *words])
     print_prose("Three small Transformers learn to translate German. Only their norm differs.")
     try:
         if demo.left:
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
             print("They have already been trained.")
         results = demo.measured()
     except KeyboardInterrupt:
-        print(f"stopped and saved; resume with: {again}", file=sys.stderr)
+        print(f"stopped and saved; resume with: {command}", file=sys.stderr)
         raise
     print()
     print_table(COLUMNS, rows(results), numeric=COLUMNS[1:])
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     paragraphs = demo.conclusions(results)
     for text in paragraphs:
         print_prose(text)
-    page = demo.write_page(results, paragraphs, again)
+    page = demo.write_page(results, paragraphs, command)
     print(f"\nthe page with the curves: {page}")
     print(f"next: normlab {'explain ln bn' if demo.deep else 'demo deep'}")
     return 0

@@ -9,7 +9,7 @@ from normlab.commands._arguments import (
     command_parser,
     conditions,
 )
-from normlab.commands._loading import say_stopped
+from normlab.commands._loading import warn_if_stopped
 from normlab.errors import UserError
 from normlab.reports.run_paths import one_run
 
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
 
     run = one_run(arguments.run)
     exported = export(run, arguments.out or run / "export", fold=arguments.fold)
-    say_stopped(run, exported.record)
+    warn_if_stopped(run, exported.record)
     folded = f"{len(exported.folded)} norms folded, " if arguments.fold else ""
     print(f"wrote {exported.file}: {folded}outputs agree to {exported.apart:.1g}")
     return 0

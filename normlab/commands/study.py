@@ -14,7 +14,7 @@ from normlab.config.folders import PUBLISH_TO, include_words
 from normlab.errors import UserError
 from normlab.studies import study_runs as studied
 from normlab.studies.job import jobs_of
-from normlab.studies.process_pool import RunsInOrder, each_once
+from normlab.studies.process_pool import RunsInOrder, last_of_each_key
 from normlab.studies.runs_display import run_all_shown
 from normlab.terminal import print_error, print_prose
 
@@ -30,12 +30,12 @@ def main(argv: list[str]) -> int:
     does = {name: each.does for name, each in ACTIONS.items()}
     action, rest = action_of("study", argv, does, EXAMPLES)
     arguments = parser(action).parse_intermixed_args(rest)
-    again = shlex.join(["normlab", "study", *argv, *include_words()])
+    resume_command = shlex.join(["normlab", "study", *argv, *include_words()])
     match action:
         case "run":
-            return _run(arguments, again)
+            return _run(arguments, resume_command)
         case "tune":
-            return _tune(arguments, again)
+            return _tune(arguments, resume_command)
         case "plan":
             return _plan(arguments)
         case "publish":
@@ -92,14 +92,14 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     return 1 if wrong else 0
 
 
-def _run(arguments: argparse.Namespace, again: str) -> int:
+def _run(arguments: argparse.Namespace, resume_command: str) -> int:
     """Execute the remaining runs, publish completed seeds, and print the tables."""
     jobs = jobs_of(arguments.words)
     publisher = publisher_to(arguments.publish, jobs, replace=arguments.replace, making=True)
     return run_studies(
         jobs,
         publisher,
-        again,
+        resume_command,
         processes=arguments.processes,
         budget=arguments.budget,
         notes=arguments.notes,
@@ -112,7 +112,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.commands:
         left = {run.folder: run for job in jobs for run in job.left(print_error)}
         for run in left.values():
-            words = [*each_once(run.planned.overrides), *include_words()]
+            words = [*last_of_each_key(run.planned.overrides), *include_words()]
             print(f"normlab train {shlex.join(words)}")
         return 0
     print_plan(
@@ -124,7 +124,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tune(arguments: argparse.Namespace, again: str) -> int:
+def _tune(arguments: argparse.Namespace, resume_command: str) -> int:
     """Tune the studies in order. Print and write the choices. Return 1 if a trial failed."""
     from normlab.studies.published_trials import notes, table
     from normlab.studies.tuning_job import tuning_jobs
@@ -141,7 +141,9 @@ def _tune(arguments: argparse.Namespace, again: str) -> int:
         grid = f"{len(job.by_place)} rows and points, {left.count} runs left"
         print(f"tuning {job.study.name} scale={job.scale}: {grid}")
         if left.count:
-            ended = run_all_shown(left, arguments.processes, again=again, deadline=until)
+            ended = run_all_shown(
+                left, arguments.processes, resume_command=resume_command, deadline=until
+            )
             failed = failed or any(done.status for done in ended)
         results = job.results()
         head = f"{job.study.name} at scale={job.scale}"
@@ -151,7 +153,7 @@ def _tune(arguments: argparse.Namespace, again: str) -> int:
     if failed:
         print_error("a trial failed, so nothing is chosen; run the same command again")
     elif any(job.left for job in jobs):
-        print(f"the budget is spent; resume with: {again}")
+        print(f"the budget is spent; resume with: {resume_command}")
     return 1 if failed else 0
 
 

@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
     from normlab.config.overrides import check_given_once
 
     end_with_the_sweep()
-    again = shlex.join(["normlab", "train", *argv, *include_words()])
+    resume_command = shlex.join(["normlab", "train", *argv, *include_words()])
     check_given_once(argv)
     argv = written_out(argv)
     if (shown := shown_config(argv)) is not None:
@@ -68,20 +68,22 @@ def main(argv: list[str]) -> int:
         from normlab.reports.table_formats.terminal_table import compare_ended_runs
         from normlab.studies.hydra_sweep import SweepActions, run_hydra
 
-        alone = partial(train_once, again=again)
-        return run_hydra(argv, again, SweepActions(train_and_summarize, alone, compare_ended_runs))
-    return train_once(compose_written(argv), again=again)
+        alone = partial(train_once, resume_command=resume_command)
+        return run_hydra(
+            argv, resume_command, SweepActions(train_and_summarize, alone, compare_ended_runs)
+        )
+    return train_once(compose_written(argv), resume_command=resume_command)
 
 
-def train_once(config: "DictConfig", *, again: str) -> int:
-    """Train a run and return the exit status. `again` is the command that resumes it."""
+def train_once(config: "DictConfig", *, resume_command: str) -> int:
+    """Train a run and return the exit status. `resume_command` is printed if it is interrupted."""
     record = train_and_summarize(config)
     if config.observe.debug:
         print_line(_DEBUG)
     if record.outcome.status != "interrupted":
         return 0
     if _is_first_rank() and not config.observe.debug:
-        print(f"to resume: {again}", file=sys.stderr)
+        print(f"to resume: {resume_command}", file=sys.stderr)
     return INTERRUPTED
 
 

@@ -16,7 +16,14 @@ from normlab.config.schema import RunConfig
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
-from normlab.studies.process_pool import INTERRUPTED, LOG_FILE, RunsInOrder, RunToStart, run_all
+from normlab.studies.process_pool import (
+    INTERRUPTED,
+    LOG_FILE,
+    EndedRun,
+    RunsInOrder,
+    RunToStart,
+    run_all,
+)
 from normlab.terminal import crash
 
 if TYPE_CHECKING:
@@ -42,10 +49,10 @@ class SweepActions(NamedTuple):
     compare: Callable[[list[Path]], None]
 
 
-def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
+def run_hydra(argv: list[str], resume_command: str, actions: SweepActions) -> int:
     """Let Hydra parse the arguments, run everything, and return the exit status.
 
-    `again` is the command that resumes the runs.
+    `resume_command` is shown to the user if runs are interrupted.
     """
     import hydra
 
@@ -66,7 +73,7 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
             "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
             "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
         )
-    runs = HydraRuns(values, again, actions)
+    runs = HydraRuns(values, resume_command, actions)
 
     def job(config: "DictConfig") -> float | None:
         return runs.execute(config)
@@ -108,17 +115,19 @@ class HydraRuns:
 
     Args:
         values: the settings and Hydra flags from the command line.
-        again: the command that resumes the runs.
+        resume_command: shown to the user if the runs are interrupted.
         actions: the caller's functions.
     """
 
-    def __init__(self, values: Mapping[str, Any], again: str, actions: SweepActions) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], resume_command: str, actions: SweepActions
+    ) -> None:
         self.actions = actions
         runs_dir = Path(values.get("runs_dir", RunConfig().runs_dir)).resolve()
         # A folder of this sweep below `runs_dir`, where all of its processes can reach it.
         self.folder = runs_dir / ".sweeps" / uuid.uuid4().hex
         self.is_search = values.get("hydra/sweeper", "basic") != "basic"
-        self.again = again
+        self.resume_command = resume_command
         self._status: int | None = None  # if there is only one run
         self._runs: list[RunToStart] = []
         self._ended: set[Path] = set()  # folders of runs that had ended before
@@ -140,7 +149,7 @@ class HydraRuns:
         direction = None if is_grid else hydra.sweeper.get("direction")
         if hydra.launcher["_target_"] != _BASIC_LAUNCHER:
             return self._execute_elsewhere(config, hydra, direction, is_grid=is_grid)
-        run = self._noted(config, tuple(hydra.overrides.task))
+        run = self._add(config, tuple(hydra.overrides.task))
         return None if is_grid else self._execute_trial(run, config, direction)
 
     def _execute_elsewhere(
@@ -159,7 +168,7 @@ class HydraRuns:
             raise UserError(f"{done.run.name}: {done.last_line} ({run.folder / LOG_FILE})")
         return objective(read_record(run.folder), config, direction)
 
-    def _noted(self, config: "DictConfig", overrides: tuple[str, ...]) -> RunToStart:
+    def _add(self, config: "DictConfig", overrides: tuple[str, ...]) -> RunToStart:
         """Add a run to the sweep and return it."""
         from normlab.config.compose import from_hydra
         from normlab.training.run_folder import RunFolder
@@ -202,7 +211,10 @@ class HydraRuns:
         left = [run for run in runs if run.folder not in self._ended]
         if len(left) < len(runs):
             print(f"{len(runs) - len(left)} of {len(runs)} runs had already ended and are skipped")
-        ended = run_all_shown(RunsInOrder(left), self._processes, again=self.again) if left else []
+        ended: list[EndedRun] = []
+        if left:
+            queue, command = RunsInOrder(left), self.resume_command
+            ended = run_all_shown(queue, self._processes, resume_command=command)
         failed = {done.run.folder for done in ended if done.failed}  # these have an old record
         folders = [run.folder for run in runs if run.folder not in failed]
         if recorded := [folder for folder in folders if (folder / RECORD_FILE).is_file()]:

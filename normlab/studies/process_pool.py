@@ -223,7 +223,7 @@ class _RunProcess:
 
     def __init__(self, run: RunToStart, share: MachineShare) -> None:
         self.run, self.share, self.begun = run, share, time.monotonic()
-        words = each_once(run.overrides)
+        words = last_of_each_key(run.overrides)
         if not any(override.startswith("observe.threads=") for override in words):
             words.append(share.threads)
         self._log = run.folder / LOG_FILE
@@ -249,7 +249,7 @@ class _RunProcess:
         return EndedRun(self.run, status, last_line, time.monotonic() - self.begun)
 
 
-def each_once(overrides: Sequence[str]) -> list[str]:
+def last_of_each_key(overrides: Sequence[str]) -> list[str]:
     """Return overrides with each key once and its last value, which is what `train` reads."""
     return [*{override.split("=")[0]: override for override in overrides}.values()]
 

@@ -161,11 +161,11 @@ class RunsDisplay(ProgressDisplay):
 
 
 def run_all_shown(
-    queue: RunQueue, processes: int | None, *, again: str, deadline: float = math.inf
+    queue: RunQueue, processes: int | None, *, resume_command: str, deadline: float = math.inf
 ) -> list[EndedRun]:
     """Execute a queue like `run_all`, and print its progress and the reasons for failures.
 
-    Returns the runs that were not interrupted. `again` is the resume command shown after Ctrl-C.
+    Returns the runs that were not interrupted. `resume_command` is printed after Ctrl-C.
     """
     at_a_time = min(queue.count, len(machine_shares(processes)))
     runs = RunsDisplay(at_a_time)
@@ -174,7 +174,7 @@ def run_all_shown(
         with runs:
             done_runs = run_all(queue, processes, deadline=deadline, show=runs)
     except KeyboardInterrupt:
-        print("\n".join(runs.stopped(again)), file=sys.stderr)
+        print("\n".join(runs.stopped(resume_command)), file=sys.stderr)
         raise
     ended = [done for done in done_runs if not done.interrupted]
     failed = [done for done in ended if done.status]

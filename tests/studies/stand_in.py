@@ -13,7 +13,7 @@ from normlab.config.machine import settled_device
 from normlab.records.record import Outcome, Score
 from normlab.records.store import run_id
 from normlab.studies import study_runs as studied
-from normlab.studies.process_pool import each_once
+from normlab.studies.process_pool import last_of_each_key
 from tests.records.examples import changed, record
 
 PROGRAM = """\
@@ -57,7 +57,7 @@ class StandIn:
     def plan(self, runs, of):
         """Plan runs; `of` returns a run's outcome, as keywords of `outcome`."""
         for run in studied.runs_of(runs):
-            self.planned[" ".join(each_once(run.planned.overrides))] = outcome(
+            self.planned[" ".join(last_of_each_key(run.planned.overrides))] = outcome(
                 run, **of(run.planned)
             )
         (self.folder / "planned.json").write_text(json.dumps(self.planned))

@@ -61,7 +61,7 @@ def test_a_failing_run_does_not_affect_the_others_and_its_reason_is_printed(
     )
     names = ("norm=ln", "norm=bn", "norm=rms", "norm=brn")
     cells = [RunToStart(name, (name,), tmp_path / name) for name in names]
-    found = run_all_shown(RunsInOrder(cells), 1, again="normlab train")
+    found = run_all_shown(RunsInOrder(cells), 1, resume_command="normlab train")
     assert [done.status for done in found] == [0, 3, 1, 3]
     out = capsys.readouterr().out
     assert out.count("no such thing") == 1  # runs with the same reason share its line
@@ -81,7 +81,7 @@ def test_an_interrupted_run_ends_the_sweep(tmp_path, stand_in, capsys):
     stand_in("echo $$ >> calls; exit 130")
     cells = [RunToStart(name, (name,), tmp_path / name) for name in ("a=1", "a=2", "a=3")]
     with pytest.raises(KeyboardInterrupt):
-        run_all_shown(RunsInOrder(cells), 1, again="normlab train -m a=1,2,3")
+        run_all_shown(RunsInOrder(cells), 1, resume_command="normlab train -m a=1,2,3")
     assert len((tmp_path / "calls").read_text().split()) == 1
     said = capsys.readouterr().err.splitlines()
     assert said == [
