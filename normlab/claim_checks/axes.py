@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from normlab.claim_checks.check import check, close, finding
+from normlab.claim_checks.check import ROUNDED_TO_ZERO, check, close, finding
 from normlab.claim_checks.code import error_of
 from normlab.claim_checks.inputs import norm_of_example_width
 from normlab.claims.evidence import CheckFinding
@@ -47,7 +47,9 @@ def positions() -> list[CheckFinding]:
     x = example_tensor().permute(0, 2, 1)
     error = error_of(nn.BatchNorm1d(SHAPE[1], affine=False).double(), x)
     y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x)
-    same_position = bool(y.mean(0).abs().max() < 1e-6)  # otherwise it also pools over positions
+    same_position = bool(
+        y.mean(0).abs().max() < ROUNDED_TO_ZERO
+    )  # otherwise it also pools over positions
     axes = "the batch" if same_position else "batch and positions"
     example, table, papers = (
         len(_first_group(name).values) for name in ("bn_sample", "bn_position", "bn")

@@ -14,6 +14,7 @@ from normlab.claims.evidence import CheckFinding
 from normlab.findings.question import question
 from normlab.findings.relative_change import percent
 
+ROUNDED_TO_ZERO = 1e-6  # smaller values of a norm's output count as zero
 check = partial(question, of="claim")
 """Register a function as a check, as in `@check("padding.pollutes")`. It must return findings."""
 
@@ -30,8 +31,8 @@ def finding(
 
 
 def close(values: Sequence[float], expected: Sequence[float]) -> bool:
-    """Return whether all values are within 1e-6 of the expected ones."""
-    return all(abs(a - b) < 1e-6 for a, b in zip(values, expected, strict=True))
+    """Return whether all values equal the expected ones up to rounding."""
+    return all(abs(a - b) < ROUNDED_TO_ZERO for a, b in zip(values, expected, strict=True))
 
 
 def exceeds_rounding(share: float) -> bool:

@@ -25,6 +25,8 @@ from normlab.inspection.norm.norm_calls import run
 PixelTokens = Float[Tensor, "N P D"]
 HEIGHT, CHANNELS = 6, 8
 SHIFTED = ("bn", "in", "gn", "ln")
+CLEAR_CHANGE = 0.01  # the smallest relative change that counts
+SAME_VALUE = 0.01  # normalized values that are closer look the same with two decimals
 
 
 def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
@@ -171,7 +173,7 @@ def channels() -> list[CheckFinding]:
             "ln",
             "ln uses statistics of several channels",
             f"the others change by {ln:.0%}",
-            holds=ln > 0.01,
+            holds=ln > CLEAR_CHANGE,
             moved=ln,
         ),
     ]
@@ -194,7 +196,7 @@ def colours_after(name: str) -> Float[Tensor, "4 3"]:
 def grey() -> list[CheckFinding]:
     """What happens to the colours of a pixel if its channels are normalized together?"""
     ln, bn = colours_after("ln"), colours_after("bn")
-    lost = float(ln[:2].abs().max()) == 0 and float((ln[2] - ln[3]).abs().max()) < 0.01
+    lost = float(ln[:2].abs().max()) == 0 and float((ln[2] - ln[3]).abs().max()) < SAME_VALUE
     apart = min(float((bn[0] - bn[1]).abs().min()), float((bn[2] - bn[3]).abs().min()))
     return [
         finding(
@@ -208,6 +210,6 @@ def grey() -> list[CheckFinding]:
             "bn",
             "bn keeps the channels independent",
             f"two greys, and two brightnesses of a colour, differ by {apart:.2f} or more",
-            holds=apart > 0.01,
+            holds=apart > SAME_VALUE,
         ),
     ]

@@ -4,14 +4,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.claim_checks.check import change_finding, check, finding, values_in_words
+from normlab.claim_checks.check import (
+    ROUNDED_TO_ZERO,
+    change_finding,
+    check,
+    finding,
+    values_in_words,
+)
 from normlab.claim_checks.inputs import draw_normal, new_norm
 from normlab.claims.evidence import CheckFinding
 from normlab.findings.relative_change import relative_change
 from normlab.inspection.examples.articles import PUPILS, SUBJECTS, marks_of_a_class
 from normlab.inspection.norm.norm_calls import run
 
-ROUNDED_TO_ZERO = 1e-6
 SAME_RESULT = 0.01  # the relative change that eps may cause
 HEIGHTS = (152.0, 171.0, 160.0, 190.0)
 

@@ -14,6 +14,7 @@ from normlab.findings.relative_change import relative_change
 from normlab.inspection.norm.norm_calls import call
 
 SAMPLES, TOKENS, FEATURES = 2, 3, 4
+ROUNDING = 1e-12  # of values near 1 in float64
 INPUT_AXES = ("samples", "positions", "features")
 TokenBlock = Float[Tensor, "N L D"]
 
@@ -26,7 +27,7 @@ def mixed(layer: Callable[[TokenBlock], TokenBlock]) -> set[str]:
     x = draw_normal(SAMPLES, TOKENS, FEATURES)
     jacobian = torch.autograd.functional.jacobian(layer, x)
     assert isinstance(jacobian, Tensor)
-    moved = jacobian.abs() > 1e-12
+    moved = jacobian.abs() > ROUNDING
     axes = set()
     for to in moved.nonzero().tolist():
         axes |= {axis for axis, a, b in zip(INPUT_AXES, to[:3], to[3:], strict=True) if a != b}
@@ -88,8 +89,8 @@ def kernel() -> list[CheckFinding]:
             "CNN",
             "only in a CNN are all values of a channel made by one kernel",
             "a linear layer is a convolution with a kernel of one position, up to rounding"
-            if off < 1e-12
+            if off < ROUNDING
             else f"a linear layer and a convolution of size 1 differ by {off:.2g}",
-            holds=off > 1e-12,
+            holds=off > ROUNDING,
         )
     ]

@@ -12,6 +12,8 @@ from normlab.findings.relative_change import percent, relative_change
 from normlab.inspection.norm.norm_calls import run
 from normlab.norms.base import Norm
 
+MISFIT = 2  # the ratio of distances from the running mean, above which it does not fit
+
 
 def gap_between_modes(name: str, sequences: int) -> float:
     """Return how much the output of a trained norm differs between eval and training.
@@ -149,7 +151,7 @@ def sentence() -> list[CheckFinding]:
     one, many = distances_of_means()
     statement = "bn: the running mean is further from the mean of one sentence than from a batch's"
     answer = f"{one:.2f} standard deviations, and {many:.2f} from the mean of 256 sentences"
-    return [finding("bn", statement, answer, holds=one > 2 * many, one=one, many=many)]
+    return [finding("bn", statement, answer, holds=one > MISFIT * many, one=one, many=many)]
 
 
 def stored_values(name: str, **values: Any) -> int:

@@ -7,7 +7,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.claim_checks.check import change_finding, check, close, finding
+from normlab.claim_checks.check import (
+    ROUNDED_TO_ZERO,
+    change_finding,
+    check,
+    close,
+    finding,
+)
 from normlab.claim_checks.inputs import (
     WIDTH,
     draw_tokens,
@@ -23,7 +29,6 @@ from normlab.norms.batch import BatchNorm
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 PADDED_FIVE = FIVE + (0.0,) * len(FIVE)
-ROUNDED_TO_ZERO = 1e-6
 MIXTURE_TOLERANCE = 0.005  # the largest deviation that is written as 0.00
 
 

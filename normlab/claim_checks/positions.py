@@ -16,6 +16,8 @@ from normlab.config.folders import CONFIG_DIR
 
 COUNTS = CONFIG_DIR.parent / "results" / "positions" / "words.json"
 _SHORT = {"IWSLT'14, English (validation)": "IWSLT'14"}  # names of corpora in the names of findings
+DIFFERENT_LENGTHS = 2  # the ratio of the 95th to the 5th percentile
+DIFFERENT_ENTROPY = 0.9  # the ratio of the entropies of first words and of all words
 Spectrum = Sequence[Sequence[int]]
 """Pairs (n, the number of words that occur n times), or the same for lengths of sentences."""
 WordCounts = dict[str, Any]
@@ -67,7 +69,7 @@ def lengths() -> list[CheckFinding]:
             _SHORT.get(name, name),
             f"{name}: sentences differ in length by a factor of 2 or more",
             f"nine of ten have {short} to {long} words",
-            holds=long >= 2 * short,
+            holds=long >= DIFFERENT_LENGTHS * short,
             short=float(short),
             long=float(long),
         )
@@ -100,7 +102,7 @@ def first_words_differ() -> list[CheckFinding]:
             f"{name}: words at the first position are distributed differently from all words",
             f"the first word has {bits.first:.1f} bits of entropy, the last {bits.last:.1f}, any "
             f"word {bits.all:.1f}",
-            holds=bits.first < 0.9 * bits.all,
+            holds=bits.first < DIFFERENT_ENTROPY * bits.all,
             **bits._asdict(),
         )
         for name, bits in by_corpus(entropies).items()

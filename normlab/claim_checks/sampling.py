@@ -6,6 +6,8 @@ from normlab.claim_checks.check import check, finding
 from normlab.claim_checks.inputs import SEED, WIDTH
 from normlab.claims.evidence import CheckFinding
 
+TOLERANCE = 0.1  # of slopes and ratios that are 1 in theory
+
 
 @check("sampling.variance_of_the_mean")
 def variance_of_the_mean() -> list[CheckFinding]:
@@ -26,7 +28,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
             "one value per sample",
             "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256",
             f"as N^\u2212{-slope:.2f}, {ratio:.3g} times",
-            holds=abs(slope + 1) < 0.1,
+            holds=abs(slope + 1) < TOLERANCE,
             slope=slope,
             ratio=ratio,
         ),
@@ -35,7 +37,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
             f"N is the batch size, for sentences of {length} tokens too",
             f"for 32 sentences of independent tokens, sigma^2 / 32 is {per_sentence:.3g} times the "
             "variance",
-            holds=abs(per_sentence - 1) < 0.1,
+            holds=abs(per_sentence - 1) < TOLERANCE,
             per_sentence=per_sentence,
         ),
         finding(
@@ -44,7 +46,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
             f"the variance is {design:.2f} times sigma^2 / {tokens}: {tokens} tokens equal "
             f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {correlation} = "
             f"{expected:g} expected)",
-            holds=abs(design - 1) < 0.1,
+            holds=abs(design - 1) < TOLERANCE,
             design_effect=design,
         ),
     ]

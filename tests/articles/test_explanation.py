@@ -11,7 +11,7 @@ def test_a_text_that_is_the_same_in_both_languages_is_written_once():
     assert in_both(lambda language: language.verdicts["supported"]) == ("成立", "holds")
 
 
-def test_each_kind_has_a_tag_and_what_is_known_about_its_statement():
+def test_explanations_are_tagged_with_their_kind_and_may_lack_a_claim_and_a_grade():
     untested = to_builtins(NotTested(statement=("是",), command="normlab study run x"))
     assert untested == {
         **{"type": "not measured", "statement": ("是",), "claim": None},

@@ -139,7 +139,7 @@ def test_sentences_enter_the_batch_by_drag_or_key_press(page):
     assert moved() < SMALLEST
 
 
-def test_counted_padding_changes_every_real_word_and_is_marked(page):
+def test_padding_in_the_statistics_changes_every_real_word_and_is_marked(page):
     box = piece(page, "padding")
     moved = lambda: float(box.locator("[data-moved]").get_attribute("data-moved"))  # noqa: E731
     left_out = moved()

@@ -35,7 +35,7 @@ def test_a_sentence_is_answered_and_supported_only_if_every_part_is(verdicts, st
     assert state in STATES
 
 
-def test_a_sentence_without_verdicts_has_a_remark_or_nothing():
+def test_a_sentence_without_verdicts_has_the_state_remark_or_nothing():
     remark = RemarkEvidence(remark=Words("话", "a word"))
     assert of_parts(before=[remark]) == ("remark", "")
     assert of_parts() == ("nothing", "")

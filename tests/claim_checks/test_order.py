@@ -28,7 +28,7 @@ def test_the_share_of_pairs_in_order_matches_kendalls_tau():
     assert {piece.standing for piece in results} == {"contradicts"}
 
 
-def test_the_rank_correlation_is_spearmans():
+def test_the_rank_correlation_matches_spearmans_rho():
     x = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]])
     # 1 - 6 sum(d^2) / (n (n^2 - 1)) with d = 1, 1, 1, 1, 0
     results = rank_correlation(x, torch.tensor([[20.0, 1.0, 40.0, 30.0, 50.0]]))

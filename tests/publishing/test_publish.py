@@ -93,7 +93,7 @@ def test_a_new_seed_is_not_published_if_it_or_the_folder_is_wrong(folder, tmp_pa
     assert files(tmp_path) == before
 
 
-def test_replacing_one_seed_by_a_run_with_other_data_is_an_error(folder, tmp_path):
+def test_replacing_one_seed_by_a_run_on_different_data_is_an_error(folder, tmp_path):
     record = made("ln", 1)
     before = files(tmp_path)
     with pytest.raises(ValueError, match=r"params is .*run the published seeds again, too"):

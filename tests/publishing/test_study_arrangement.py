@@ -11,7 +11,9 @@ from tests.reports.handmade import made, run, study
 @pytest.mark.parametrize(
     ("planned", "name"), [("toy", "Toy corpus"), ("multi30k", "downloaded text de-en")]
 )
-def test_the_records_name_the_data_if_they_are_not_the_planned_ones(planned, name):
+def test_the_name_of_the_data_comes_from_the_records_if_the_planned_data_were_not_used(
+    planned, name
+):
     scale = Scale((), (1,), 0.5, "built in", ("ln",), {}, data_name="Toy corpus")
     of = study(rows={"ln": ("norm=ln", f"task={planned}")}, scales={"smoke": scale})
     data = {"label": "downloaded text", "languages": ["de", "en"]}

@@ -31,14 +31,14 @@ def test_a_number_that_rounds_to_zero_has_no_sign_and_a_small_one_is_within_the_
 
 
 @pytest.mark.parametrize(("language", "text"), [(ENGLISH, "equal to 1e-7"), (CHINESE, "")])
-def test_the_english_of_a_check_is_in_the_ledger_and_its_chinese_elsewhere(language, text):
+def test_a_check_finding_in_the_ledger_has_an_english_text_and_no_chinese_one(language, text):
     assert (
         finding_text(saved_part("p", "supported", finding="equal to 1e-7", n=1), language) == text
     )
     assert finding_text(saved_part("p", "not measured", finding="equal"), language) == ""
 
 
-def test_facts_add_how_it_was_tested_in_english_and_the_seeds_in_chinese():
+def test_facts_end_with_the_test_in_english_and_the_number_of_seeds_in_chinese():
     part = difference("contradicted", "-2.27", "-3.45", "-1.09", test="t test, n = 5.")
     assert facts_text(part, ENGLISH).endswith("; t test, n = 5")
     assert facts_text(part, CHINESE).endswith("；n = 5")

@@ -31,12 +31,12 @@ def test_both_languages_fill_in_the_same_names():
             assert names[0] == names[1], key
 
 
-def test_true_signs_are_only_on_pages_and_in_latex():
+def test_typographic_signs_are_used_only_on_pages_and_in_latex():
     assert ENGLISH.signed("-0.5") == "-0.5" and ENGLISH.typeset.signed("-0.5") == "\u22120.5"
     assert ENGLISH.typeset.signed("0-1") == "0-1", "only a sign at the start"
 
 
-def test_a_score_has_a_name_and_unit_in_both_languages_and_an_unknown_one_names_the_file():
+def test_scores_have_names_in_both_languages_and_the_error_for_an_unknown_one_names_the_file():
     assert (str(ENGLISH.score_name("test/bleu")), str(CHINESE.score_name("valid/loss"))) == (
         ("BLEU", "损失")
     )
