@@ -1,11 +1,11 @@
-// A live piece begins with a question; it opens when the reader has answered.
+// A live piece begins with a question, and opens when the reader has answered it.
 
 const PIECES = {};
 const guesses = {}; // by piece: the number of the answer, or -1 for none
 
 /**
- * Register a piece. `options()` returns the answers as text, `right()` the number of the right one,
- * `why()` the explanation, `draw(root)` draws the piece itself.
+ * Register a piece. `options()` returns the answers as text, `right()` the index of the right one,
+ * and `why()` the explanation. `draw(root)` draws the piece itself.
  */
 function piece(name, parts) {
   PIECES[name] = parts;

@@ -1,11 +1,11 @@
-// Elements, words in both languages, and numbers as text.
+// Helpers for DOM elements, for words in both languages, and for numbers as text.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 
 
 /**
- * The types of `normlab/articles/page_data.py`, and of `explanation.py` by kind:
- * @typedef {[string] | [string, string]} Pair a text in Chinese and English, or once if it is the same
+ * The types of `normlab/articles/page_data.py`, and all fields of the classes in `explanation.py`:
+ * @typedef {[string] | [string, string]} Pair a text in Chinese and in English, or a single text if both are the same
  * @typedef {number | [number, number]} Reference an explanation, and the subject that it is about
  * @typedef {{text: Pair, explanations: Reference[], claims: number[], verdict: string, command?: string}} Sentence
  * @typedef {{kind: string, statement?: Pair, claim?: number, verdict: string, grade?: number, finding?: Pair,
@@ -13,7 +13,7 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
  *   study?: string, command?: string}} Explanation
  */
 
-/** The object of a row: its values by the names that the data has for the columns of their kind. */
+/** Turn a row into an object. The data has the names of its values, keyed by the row's kind. */
 function named(kind, values) {
   return { kind, ...Object.fromEntries(values.map((value, place) => [DATA.columns[kind][place], value])) };
 }
@@ -27,12 +27,12 @@ for (const explanation of EXPLANATIONS) {
 
 for (const piece of Object.values(DATA.pieces)) piece.norms = Object.fromEntries(piece.norms.map((name) => [name, DATA.norms[name]]));
 
-/** The explanation that a reference names: its number, or a list of it and the number of what it is about. */
+/** The explanation of a reference: its index, or its index and that of the subject that it is about. */
 function explanationAt(reference) {
   return EXPLANATIONS[[reference].flat()[0]];
 }
 
-/** A sentence or a cell; its verdict is that of the first explanation, unless it says otherwise. */
+/** A sentence or a cell. If it has no verdict of its own, it gets that of the first explanation. */
 function sentence(values) {
   const { verdict, explanations = [], claims = [], ...rest } = named("sentence", values);
   return { explanations, claims, verdict: verdict || (explanations.length && explanationAt(explanations[0]).verdict), ...rest };
@@ -68,14 +68,14 @@ function both(pair) {
   return pair[language] ?? pair[0];
 }
 
-/** Words of the page by dotted key, with {names} filled in. */
+/** The words of the page at a dotted key, with {names} filled in. */
 function t(key, values = {}) {
   const pair = key.split(".").reduce((node, name) => node?.[name], DATA.words);
   if (!pair) throw new Error(`no words ${key}`);
   return both(pair).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 }
 
-/** Text in which `code` stands between backticks; the articles' own ticks and crosses are set apart. */
+/** Text with `code` in backticks as code elements, and the articles' ticks and crosses in spans. */
 function prose(text) {
   const own = (part) => part.split(OWN).map((each) => (OWN.test(each) ? h("span", { class: "own", title: t("own") }, each) : each));
   return text.split("`").map((part, number) => (number % 2 ? h("code", {}, part) : own(part)));
@@ -85,7 +85,7 @@ function verdictWord(name) {
   return both(DATA.verdicts[name]);
 }
 
-/** A number as people read it: a few digits, a true minus, no minus zero. */
+/** A number with a few digits, a true minus sign, and 0 instead of -0. */
 function shown(value, digits = 2) {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
@@ -101,7 +101,7 @@ function plain(value) {
   return String(Math.round(value * 1e4) / 1e4).replace("-", "−");
 }
 
-/** A row of buttons of which one is pressed. */
+/** A row of buttons, one of which is pressed. */
 function choice(label, options, chosen, choose) {
   const buttons = options.map(([name, text, title]) => h("button", {
     "aria-pressed": String(name === chosen), "data-name": name, title,
@@ -110,7 +110,7 @@ function choice(label, options, chosen, choose) {
   return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
 }
 
-/** The choice of a norm: the first four, the others after a press on "more"; below, what the chosen one pools. */
+/** The choice of a norm, and below it what that norm pools. "More" shows all but the first four norms. */
 function normChoice(norms, chosen, choose, says = both(DATA.words.norms[chosen])) {
   const names = Object.keys(norms);
   const folded = !allNorms && names.length > FIRST;
@@ -123,7 +123,7 @@ function normChoice(norms, chosen, choose, says = both(DATA.words.norms[chosen])
   return [row, h("p", { class: "quiet" }, says)];
 }
 
-/** A table in a box that scrolls sideways; where it goes on, its edge fades and a line says so. */
+/** A table in a box that scrolls sideways. If it is wider than the box, the edge fades, and a line says so. */
 function scrolling(label, style, ...rows) {
   const table = h("table", { class: style }, h("caption", {}, label), rows);
   const box = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
@@ -139,7 +139,7 @@ function scrolling(label, style, ...rows) {
   return h("div", {}, box, hint);
 }
 
-/** A field for a number; `change` gets each number that is typed. */
+/** An input for a number. `change` is called with each number that is typed. */
 function field(name, value, label, change) {
   return h("input", { type: "text", inputmode: "decimal", autocomplete: "off", value: String(value), "data-name": name, "aria-label": label, oninput: (event) => {
     const text = event.target.value.trim().replace("−", "-");
@@ -147,7 +147,7 @@ function field(name, value, label, change) {
   } });
 }
 
-/** Redraw an element's content; the control with the focus keeps it, and what was typed. */
+/** Redraw an element's content. The focused control keeps the focus and what was typed. */
 function redraw(root, ...children) {
   const focused = root.contains(document.activeElement) ? document.activeElement : null;
   const kept = focused && { name: focused.dataset.name, value: focused.value, at: focused.selectionStart };

@@ -1,4 +1,4 @@
-// Marks of a class: batch norm compares the class in a subject, layer norm a pupil's subjects.
+// Marks of a class: batch norm compares the pupils in a subject, layer norm the subjects of a pupil.
 
 const marks = { x: DATA.pieces.marks.x.map((row) => [...row]), norm: "ln", before: null };
 

@@ -2,7 +2,7 @@
 
 const AXES = ["batch", "position", "feature"];
 
-/** The pool of a cell: [[b, p, d], ...], all values with which it shares its statistics. */
+/** The pool of a cell: the indices [[b, p, d], ...] of all values that share its statistics. */
 function poolOf(x, norm, [b, p, d], real = null) {
   const width = x[0][0].length;
   const group = width / (norm.groups || 1);
@@ -26,7 +26,7 @@ function alone(norm) {
   return !norm.pools.includes("batch") && !norm.pools.includes("position");
 }
 
-/** Mean and variance (by n) of the values of a pool; 0 and 1 for an empty one. */
+/** The mean and variance (divisor n) of the values in a pool, or 0 and 1 if it is empty. */
 function moments(x, pool) {
   if (!pool.length) return { mean: 0, variance: 1 };
   const values = pool.map(([b, p, d]) => x[b][p][d]);
@@ -35,7 +35,7 @@ function moments(x, pool) {
   return { mean, variance };
 }
 
-/** What a norm subtracts from a cell and divides it by. RMS norm subtracts nothing. */
+/** What a norm subtracts from a cell, and what it divides it by. RMS norm subtracts nothing. */
 function lineOf(x, norm, cell, real = null) {
   const pool = poolOf(x, norm, cell, real);
   const { mean, variance } = moments(x, pool);
@@ -70,12 +70,12 @@ function softmax(logits) {
   return powers.map((power) => power / sum);
 }
 
-/** How strongly softmax weights respond to their logits: the trace of the Jacobian. */
+/** How strongly softmax weights depend on their logits: the trace of the Jacobian. */
 function slope(weights) {
   return 1 - weights.reduce((sum, weight) => sum + weight * weight, 0);
 }
 
-/** Standard normal values, the same at each visit (Box and Muller; a small generator). */
+/** Standard normal values, the same at each visit (Box-Muller transform of a small generator). */
 function normals(count, seed) {
   let state = seed >>> 0;
   const uniform = () => {

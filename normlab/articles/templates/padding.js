@@ -1,4 +1,4 @@
-// Article 1's batch: sentences in and out, padding counted or left out.
+// Article 1's batch: add and remove sentences, and include or exclude padding.
 
 const padding = { sentences: [1, 2], norm: "bn", count: false };
 const FOX = 2;
@@ -17,7 +17,7 @@ piece("padding", {
   draw: drawPadding,
 });
 
-/** A batch of sentences, padded by zeros to the longest, and what a norm makes of it. */
+/** A batch of sentences, padded with zeros to the longest, and a norm's output for it. */
 function batchOf({ sentences, norm, count }) {
   const all = DATA.pieces.padding;
   const length = Math.max(...sentences.map((number) => all.words[number].length));
@@ -29,7 +29,7 @@ function batchOf({ sentences, norm, count }) {
   return { sentences, x, real, length, y: normalized(x, chosen, count ? null : real), norm: chosen, mask: count ? null : real };
 }
 
-/** How far the fox sentence moves from one batch to another: the root mean square of changes. */
+/** How much the output for the fox sentence differs between two batches, as a root mean square. */
 function distance(first, second) {
   const [a, b] = [first, second].map((batch) => batch.y[batch.sentences.indexOf(FOX)].flat());
   const tokens = DATA.pieces.padding.words[FOX].length * DATA.pieces.padding.x[FOX][0].length;
@@ -93,7 +93,7 @@ function drawPadding(root) {
       lonely(batch) ? h("p", {}, t("padding.lonely", { words: lonely(batch) })) : ""));
 }
 
-/** The fox sentence's words that are alone in their pool, so that they become 0. */
+/** The words of the fox sentence that become 0, because they are alone in their pool. */
 function lonely(batch) {
   const row = batch.sentences.indexOf(FOX);
   const found = DATA.pieces.padding.words[FOX].filter((_, at) => batch.y[row][at].every((value) => value === 0));

@@ -1,4 +1,4 @@
-// An article in its own order: sentences and cells that open to what was found on them.
+// An article in its own order. Its sentences and cells open to show what was found on them.
 
 let article = DATA.articles[0];
 let filter = ""; // a verdict whose sentences stand out, or none
@@ -20,7 +20,7 @@ function drawArticle() {
   fade();
 }
 
-/** Let the sentences of the chosen verdict stand out. */
+/** Highlight the sentences with the chosen verdict. */
 function fade() {
   document.querySelectorAll("#content .opener").forEach((each) => each.classList.toggle("faded", filter !== "" && !each.parentNode.matches(`.${style(filter)}`)));
 }
@@ -35,7 +35,7 @@ function drawPassage(passage, id) {
   return h("div", { class: `passage ${style(passage.verdict)}`, id }, button, panel);
 }
 
-/** The class of a verdict: its colour and line. */
+/** The CSS class of a verdict, which sets its colour and line. */
 function style(verdict) {
   return verdict ? verdict.replace(" ", "-") : "remark";
 }
@@ -61,7 +61,7 @@ function opener(judged, id, panel, label, select = () => {}) {
   return button;
 }
 
-/** Arrow keys go from sentence to sentence; left and right take an open explanation along. Escape closes it. */
+/** Arrow keys move between sentences. If an explanation is open, left and right open the next one instead; Escape closes it. */
 function walk(event) {
   const { key, target } = event;
   if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -88,7 +88,7 @@ function walk(event) {
   next.scrollIntoView({ block: "nearest" });
 }
 
-/** What was found: each explanation with its number and how we know, the claims as a whole, commands. */
+/** What was found: each explanation with its place and how we know, the answers to whole claims, and commands. */
 function explanationsOf(judged) {
   const explanations = judged.explanations.map(explanationAt);
   const wholes = judged.claims.map((number) => h("p", { class: "whole" }, h("span", { class: "label" }, t("claim", { number })), prose(both(DATA.claims[number]))));
@@ -100,7 +100,7 @@ function commandsOf({ claim, check, study }) {
   return [claim && `normlab claims ${claim}${check ? " --compute" : ""}`, study && `normlab study run ${study.replace("/", " scale=")}`];
 }
 
-/** An explanation by its number, and by what it is about, if the sentence says several things. */
+/** Draw an explanation, preceded by what it is about if the sentence says several things. */
 function drawExplanation(reference) {
   const [explanation, subject] = [explanationAt(reference), DATA.subjects[[reference].flat()[1]]];
   const statement = explanation.statement ? both(explanation.statement) : "";
@@ -120,12 +120,12 @@ function how({ kind, check, seeds, rounds, confidence, grade: number, study }) {
   const percent = confidence && shown(100 * confidence, 1).replace(".0", "");
   const words = prose(t(`how.${counted ? "counted" : kind}`, { check, seeds, rounds, percent }));
   if (study) words.push(t("how.records"), h("code", {}, `results/${study}`));
-  // Last, as nothing stands after it on its line.
+  // Last, because nothing may follow a grade on its line.
   if (number != null) words.push(t("also"), grade(both(DATA.grades[number])));
   return words;
 }
 
-/** A grade; a press on it says what its letter means. */
+/** A grade. Pressing it shows what its letter means. */
 function grade(text) {
   const meaning = t(`grades.${text[0]}`);
   return h("details", { class: "grade" }, h("summary", { title: meaning }, t("how.grade", { grade: text })), ` (${meaning})`);
@@ -145,7 +145,7 @@ function command(text) {
   return h("p", { class: "command" }, h("span", { "aria-hidden": "true" }, "$ "), code, button);
 }
 
-/** A table of the article; the explanation to a cell opens below the cell's row. */
+/** A table of the article. The explanation of a cell opens below the cell's row. */
 function drawTable(table, id) {
   const panel = h("div", { class: "explanation", id: `${id}-explanation`, hidden: true });
   const explanationRow = h("tr", { class: "explanation-row" }, h("td", { colspan: table.columns.length }, panel));
@@ -179,7 +179,7 @@ function drawTable(table, id) {
     notes, below.length ? h("details", {}, h("summary", {}, t("below")), below) : "");
 }
 
-/** The verdicts with their counts in the article that is shown; a press lets one of them stand out. */
+/** The verdicts with their counts in the article shown. Pressing one highlights its sentences. */
 function drawLegend() {
   const judged = judgedIn(article);
   const button = (name) => {

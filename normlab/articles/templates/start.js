@@ -1,4 +1,4 @@
-// The language, the theme, and which article is shown. A browser keeps the first two, if it may.
+// The language, the theme, and the article shown. The first two are stored, if the browser allows it.
 
 const CODES = ["zh", "en"];
 const keep = (name, value) => { try { localStorage.setItem(`normlab ${name}`, value); } catch { /* not allowed for this page */ } };
@@ -23,7 +23,7 @@ function isDark() {
   return document.documentElement.dataset.theme === "dark";
 }
 
-/** The language of the address (#zh, #en, #en/3), or -1, and the name after it. */
+/** The language in the address (#zh, #en, #en/3) or -1, and the name that follows it. */
 function address() {
   const [first, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
   const code = CODES.indexOf(first);

@@ -1,4 +1,4 @@
-// The articles' tensor, 2 samples x 3 tokens x 4 features: choose a norm, see a cell's pool.
+// The articles' tensor of 2 samples x 3 tokens x 4 features: choose a norm and see a cell's pool.
 
 const tensor = { norm: "bn", cell: [0, 0, 0], outputs: false };
 
@@ -59,7 +59,7 @@ function drawTensor(root) {
     h("div", { class: "grids" }, grids), outputs, readTensor(x, y, norm));
 }
 
-/** The pool of the chosen cell, its mean and variance, and the sum that is done. */
+/** The pool of the chosen cell, its mean and variance, and the calculation of the output. */
 function readTensor(x, y, norm) {
   const [b, p, d] = tensor.cell;
   const value = x[b][p][d];

@@ -1,4 +1,4 @@
-// 我 爱 吃: what a norm makes of the 999, and of the attention between the words.
+// 我 爱 吃: what a norm turns the 999 into, and how it changes the attention between the words.
 
 const NAMES = ["我", "爱", "吃"];
 const words = { value: 999, width: 4, norm: "ln", projected: false };
@@ -17,7 +17,7 @@ piece("words", {
   draw: drawWords,
 });
 
-/** The sentence at a width: the article's four features, then drawn ones of each word's size. */
+/** The sentence at a width: the article's four features, then random ones of the same size. */
 function sentenceOf({ value, width, norm }) {
   const { x, norms } = DATA.pieces.words;
   const sizes = [(n) => n, (n) => 0.1 * n, () => 5];
