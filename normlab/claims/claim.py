@@ -55,14 +55,14 @@ class _PartInFile(_PartTexts, frozen=True, kw_only=True):
 
 
 class Part(_PartTexts, frozen=True, kw_only=True):
-    """A part of a claim, judged by one primary endpoint. All other endpoints are secondary."""
+    """A part of a claim. Its `endpoint` decides it, and `secondary` endpoints are only shown."""
 
     endpoint: Endpoint
     secondary: tuple[Endpoint, ...] = ()
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return all endpoints, beginning with the primary one."""
+        """All endpoints, beginning with the primary one."""
         return self.endpoint, *self.secondary
 
 

@@ -105,7 +105,10 @@ FEWEST = LOOKS[0].seeds
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its t interval. `smallest` is the difference detected with 80 % power."""
+    """A mean with its t interval.
+
+    `smallest` is the smallest difference that the seeds would have detected with 80 % power.
+    """
 
     mean: float
     low: float

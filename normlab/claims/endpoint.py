@@ -99,7 +99,7 @@ class Judgement:
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """Base class of primary endpoints, which decide their part, and of secondary endpoints.
+    """Base class of endpoints. A primary one decides its part, a secondary one is only shown.
 
     `assertions` lists the assertions of parts that this kind can decide, or is empty if it can
     decide all.

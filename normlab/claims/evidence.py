@@ -1,4 +1,4 @@
-"""The evidence for the ledger: runs by study and scale, check findings, and timings.
+"""The evidence for the ledger: the runs of each study and scale, check findings, and timings.
 
 Check findings are in `results/computed.json`, and timings in `results/bench/norms*.json`.
 """

@@ -4,8 +4,8 @@ Each p value is first corrected for its interim analysis. Then the p values of t
 of all claims are corrected together (Holm 1979), per study and scale, and per report of timings. An
 endpoint counts as p = 1 if it was not measured, or if one of its sides is at the untrained
 baseline. An endpoint that was written after its runs were seen tests nothing and is left out. A
-decided part with a corrected p of 0.05 or more becomes undecided. An interval that contains an
-article's value is not corrected.
+decided part with a corrected p of 0.05 or more becomes undecided. A part that is supported because
+an interval contains an article's value is not corrected.
 """
 
 from collections import Counter, defaultdict

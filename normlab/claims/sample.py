@@ -1,4 +1,4 @@
-"""The sample of an endpoint: the runs of each side that count, by seed.
+"""The sample of an endpoint: for each side and seed, the runs that count.
 
 A run counts if it has ended (finished or diverged), was made by committed code, was tested with its
 last weights or their average, and has the score. A seed counts if all its runs on every side count,

@@ -36,7 +36,10 @@ Setting = Annotated[Chosen, Meta(min_length=1)]
 _FEWER = ("fails", "difference")
 """The assertions for which `Trains` asks whether fewer runs train."""
 CORRECTED_FOR_FIGURES: tuple[Verdict, ...] = ("contradicted",)
-"""An interval that contains an article's value supports the part without a correction."""
+"""The verdicts on an article's value that must survive the correction.
+
+An interval that contains the value supports the part without a correction.
+"""
 
 
 class Difference(StudyEndpoint, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from normlab.templates import environment
 
 LITERATURE = "literature.md"
 RecordsByPoint = Mapping[tuple[str, str], Sequence[RunRecord]]
-"""The finished runs of a published study, by row and point."""
+"""The finished runs of a published study, keyed by row and point."""
 Verdict = Literal[
     "not run",
     "one seed",

@@ -31,7 +31,7 @@ from normlab.studies.study_runs import StudyRun
 
 
 class PublishedRun(NamedTuple):
-    """The published part of a run: its record, its curve, and its hypotheses by test split."""
+    """The published part of a run: its record, curve, and hypotheses keyed by test split."""
 
     record: RunRecord | None
     curve: Sequence[Row]
@@ -261,7 +261,7 @@ def _ended_run(run: StudyRun) -> Run:
 
 
 def _by_plan(study: Study, scale: str, keys: Iterable[Key]) -> list[Key]:
-    """Sort runs by seed, then by the order of the study. Runs that it does not plan come last."""
+    """Sort runs by seed, then in the order of the study. Of a seed, unplanned runs come last."""
     order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
     return sorted(keys, key=lambda k: (k.seed, order.get(k.row_and_point, 10**6)))
 

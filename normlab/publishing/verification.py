@@ -29,8 +29,8 @@ class Verified(NamedTuple):
 class _Generated(NamedTuple):
     """Files generated from published evidence.
 
-    `name` is what lines call them. The files are generated only if `evidence`, a file or a folder,
-    is unchanged. `texts` returns their texts by path.
+    `name` is printed in the lines about them. They are generated only if `evidence`, a file or a
+    folder, is unchanged. `texts` returns their texts, keyed by path.
     """
 
     name: Path
