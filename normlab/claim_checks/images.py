@@ -188,7 +188,7 @@ COLOURS = (
 
 
 def colours_after(name: str) -> Float[Tensor, "4 3"]:
-    """Return a norm's output for an image whose pixels have these colours."""
+    """Return a norm's output for an image whose four pixels have the `COLOURS`."""
     return run(new_norm(name, 3), torch.tensor([COLOURS], dtype=torch.float64))[0]
 
 

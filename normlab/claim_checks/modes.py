@@ -134,7 +134,7 @@ class MeanDistances(NamedTuple):
 
 
 def distances_of_means() -> MeanDistances:
-    """Return the distances for 256 sentences of 16 independent tokens."""
+    """Measure both distances for 256 sentences of 16 independent tokens."""
     norm, x = trained_norm("bn"), draw_tokens(256, 16)
     running = dict(norm.named_buffers())["running_mean"].reshape(-1)
     sigma = x.flatten(0, 1).std(0)

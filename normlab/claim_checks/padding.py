@@ -122,7 +122,10 @@ def spares() -> list[CheckFinding]:
 
 
 def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B 5"]]:
-    """Draw tokens for sentences of these lengths, padded with zeros to five, and their mask."""
+    """Return random tokens for sentences of these lengths, and the mask of real tokens.
+
+    The sentences are padded with zeros to five tokens.
+    """
     real = torch.arange(5)[None] < torch.tensor(lengths)[:, None]
     x = draw_tokens(len(lengths), 5)
     return x.masked_fill(~real[..., None], 0.0), real
@@ -305,7 +308,7 @@ def shares_of_padding() -> list[CheckFinding]:
 def moments_with_zeros(
     tokens: Float[Tensor, "1 P D"], zeros: int
 ) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
-    """Return the mean and variance by which batch norm normalizes tokens if zeros are included."""
+    """Return the mean and variance that batch norm uses for tokens if zeros are included."""
     number = tokens.shape[1]
     x = torch.cat([tokens, torch.zeros(1, zeros, WIDTH, dtype=torch.float64)], dim=1)
     real = (torch.arange(zeros + number) < number)[None]

@@ -132,7 +132,7 @@ def rms_moments() -> list[CheckFinding]:
     ]
 
 
-def moments_off(name: str, axis: int, *, per_feature: bool) -> float:
+def largest_moment_error(name: str, axis: int, *, per_feature: bool) -> float:
     """Return the largest deviation of an output's mean from b, or of its variance from g^2.
 
     The scale g and the shift b differ between features if `per_feature` is set. The moments of each
@@ -157,18 +157,18 @@ def output_moments() -> list[CheckFinding]:
         (
             "bn",
             "bn: each feature has mean b and variance g squared",
-            moments_off("bn", 0, per_feature=True),
+            largest_moment_error("bn", 0, per_feature=True),
         ),
         (
             "ln with one",
             "ln with one g and b for all features: each token has mean b and variance g squared",
-            moments_off("ln", 1, per_feature=False),
+            largest_moment_error("ln", 1, per_feature=False),
         ),
         (
             "ln with a g",
             "ln with a g and b for each feature: each token has the mean of b and the mean of g "
             "squared",
-            moments_off("ln", 1, per_feature=True),
+            largest_moment_error("ln", 1, per_feature=True),
         ),
     )
     return [
@@ -184,11 +184,11 @@ def output_moments() -> list[CheckFinding]:
 
 
 Draw = Callable[[], Float[Tensor, "D D"]]
-"""Draws a square weight matrix."""
+"""A function that draws a square weight matrix."""
 
 
 def growth_per_product(draw: Draw) -> float:
-    """Return the factor by which vectors grow with each of eight matrix products, on average."""
+    """Return the factor by which vectors grow per matrix product: the geometric mean over eight."""
     start = x = draw_normal(64, WIDE)
     for _ in range(PRODUCTS):
         x = x @ draw()
@@ -196,7 +196,7 @@ def growth_per_product(draw: Draw) -> float:
 
 
 def growth_by_weights() -> dict[str, float]:
-    """Return the growth per product with three distributions of weights."""
+    """Return the growth per product for three distributions of weights."""
     generator = torch.Generator().manual_seed(SEED)
 
     def normal() -> Float[Tensor, "D D"]:
