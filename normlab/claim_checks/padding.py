@@ -28,7 +28,6 @@ from normlab.inspection.norm.padding_effect import padding_moves, with_padding
 from normlab.norms.batch import BatchNorm
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
-PADDED_FIVE = FIVE + (0.0,) * len(FIVE)
 MIXTURE_TOLERANCE = 0.005  # the largest deviation that is written as 0.00
 
 
@@ -55,10 +54,11 @@ def pollutes() -> list[CheckFinding]:
     move = "five zeros change mean 3 to 1.5 and variance 2 to 3.25"
     left_out = "without padding (norm.padding=exclude), mean 3 and variance 2 are back"
     polluted, clean = Moments(1.5, 3.25), Moments(3.0, 2.0)
+    padded = (*FIVE, *[0.0] * len(FIVE))
     cases = (
-        ("nn.BatchNorm1d", f"nn.BatchNorm1d: {move}", torch_moments(PADDED_FIVE), polluted),
-        ("bn", f"bn: {move}", batch_moments(PADDED_FIVE, "include"), polluted),
-        ("padding left out", left_out, batch_moments(PADDED_FIVE, "exclude"), clean),
+        ("nn.BatchNorm1d", f"nn.BatchNorm1d: {move}", torch_moments(padded), polluted),
+        ("bn", f"bn: {move}", batch_moments(padded, "include"), polluted),
+        ("padding left out", left_out, batch_moments(padded, "exclude"), clean),
     )
     return [
         finding(
@@ -131,7 +131,7 @@ def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B
     return x.masked_fill(~real[..., None], 0.0), real
 
 
-def batch_of_three_sentences() -> tuple[Float[Tensor, "3 5 D"], Bool[Tensor, "3 5"]]:
+def batch_of_three_sentences() -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B 5"]]:
     """Draw tokens for the article's three sentences. The third one, about a fox, is the longest."""
     return padded_batch(*(len(sentence.split()) for sentence in BATCH_OF_THREE))
 

@@ -237,7 +237,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Return the seeds that were not seen before the endpoint was written."""
         return tuple(seed for seed in sample.seeds if seed > self.seen_seeds)
 
-    def refused(self, runs: Sequence[RunRecord]) -> str | None:
+    def why_unusable(self, runs: Sequence[RunRecord]) -> str | None:
         """Return why these runs cannot answer the question, or None if they can."""
         return None
 
@@ -322,7 +322,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     ) -> tuple[Decision, Sequence[int]]:
         """Return the decision on a sample, and the seeds that it rests on."""
         n = len(sample.seeds)
-        if reason := self.refused(sample.all_runs) or sample.problem:
+        if reason := self.why_unusable(sample.all_runs) or sample.problem:
             return Decision("not measured", reason=reason), sample.seeds
         if plan.scale.pilot:
             return Decision("not measured", reason=Reason("pilot")), sample.seeds

@@ -187,7 +187,7 @@ def sample_of(evidence: EvidenceStore, selection: Selection) -> Sample:
         for run in eligible:
             by_point.setdefault(_point(run, selection), []).append(run)
         for members in by_point.values():
-            if (problem := _apart(label, members)) is not None:
+            if (problem := _why_not_one_config(label, members)) is not None:
                 return _sample(selection, {}, (), reasons, problem)
         sides[label] = {(run.seed, _point(run, selection)): run for run in eligible}
     plan = evidence.plan(selection.study, selection.scale)
@@ -268,7 +268,7 @@ def _unpaired(cells: Cells, selection: Selection, plan: PlannedRuns) -> dict[int
     return reasons
 
 
-def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
+def _why_not_one_config(label: str, runs: Sequence[RunRecord]) -> str | None:
     """Return how the configs of a side's runs at a point differ, or None if they do not."""
     differing = varying([run.parts for run in runs])
     keys = ", ".join(key for key in differing if not key.endswith(".option"))

@@ -342,7 +342,7 @@ class Reported(StudyEndpoint, frozen=True, kw_only=True):
         interval = f"the interval of {self.value_name} with {where_text(self.of)}"
         return f"Does {interval} contain {self.value:g} ({where})?"
 
-    def refused(self, runs: Sequence[RunRecord]) -> str | None:
+    def why_unusable(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:
             for key, of_article in self.data.items():
                 if written(value := lookup(run, key)) != written(of_article):
