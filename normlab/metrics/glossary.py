@@ -75,10 +75,10 @@ def _count(name: str, unit: str, what: str, decimals: int = 2) -> Metric:
 _NLL = "negative log-likelihood"
 _EXAMPLE = "token or example"
 _CONVERGED = "first validation within 1 % of the last loss, if the loss has settled"
-_REACHED = "until a value is reached for good; infinite if it never is"
+_REACHED = "training until a value is reached for good; infinite if it never is"
 SCORES = {
     "loss": _loss(
-        "loss", _EXAMPLE, "the training loss; of text, with label smoothing", names_split=True
+        "loss", _EXAMPLE, "the training loss, for text with label smoothing", names_split=True
     ),
     "nll": _loss("NLL", "token", f"{_NLL}, without label smoothing", names_split=True),
     "perplexity": Metric(
@@ -189,7 +189,7 @@ PROBES = {
     "attention/sink_unmasked": _observed(
         "attention sinks over all keys",
         "share of heads",
-        "the same without a causal mask, over all keys",
+        "attention/sink without a causal mask, over all queries",
     ),
     "branches/rms": _observed("size of sub-layers' outputs", _ACTIVATION, "root mean square"),
     "branches/crest": _observed(
