@@ -31,7 +31,7 @@ def test_a_demo_prints_a_table_writes_a_page_and_repeats_them_without_training(
     assert main(settings) == 0
     second = capsys.readouterr().out
     lines = [line.split() for line in second.splitlines()]
-    assert first.endswith(second.partition("before.\n")[2]) and "before." in second
+    assert first.endswith(second.partition("been trained.\n")[2]) and "been trained." in second
     (bn,) = (line for line in lines if line[:2] == ["batch", "norm"])
     assert float(bn[-4]) > 0 and bn[-2:] == ["0", "%"]  # changes in training, none in evaluation
     page = Text((tmp_path / "demo.html").read_text())
