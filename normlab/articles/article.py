@@ -37,7 +37,7 @@ from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 
 PIECES = ("tensor", "words", "padding", "marks")
-"""The live pieces of the interactive page, in the order of its list of pieces."""
+"""The live pieces of the interactive page, in the order in which the page lists them."""
 
 
 class ArticleCell(Struct, frozen=True, forbid_unknown_fields=True):

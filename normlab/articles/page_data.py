@@ -22,7 +22,7 @@ from normlab.articles.results import Results
 from normlab.articles.sentence_verdict import SentenceVerdict
 
 Reference = int | tuple[int, int]
-"""The index of an explanation, or its index and that of the subject that it is about."""
+"""The index of an explanation or, if it is about some words, its index and the words' index."""
 Row = list[Any]
 """The values of a `SentenceRow`, or the kind of an explanation and the values of its class.
 
@@ -34,8 +34,8 @@ T = TypeVar("T")
 class SentenceRow(Struct, frozen=True, array_like=True):
     """A sentence of an article or a cell of its tables.
 
-    `claims` are the claims whose answers fit the sentence. `verdict` is "" if it is the same as
-    that of the first explanation. `command` is a command to type.
+    `claims` are the claims whose answers fit the sentence. `verdict` is "" if the
+    first explanation has the same verdict. `command` is a command to type.
     """
 
     text: Pair

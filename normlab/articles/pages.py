@@ -17,8 +17,8 @@ SENTENCES = "sentences.md"
 def open_play_page(results: Path) -> None:
     """Open the interactive page in a browser.
 
-    The page is printed instead if the output is not a terminal, or for results other than those of
-    the checkout.
+    The page is printed instead if the output is not a terminal, or if the results are not in the
+    checkout.
     """
     if sys.stdout.isatty() and results == RESULTS and PLAY.is_file():
         print(PLAY)

@@ -22,7 +22,7 @@ STATES = {
     "remark": "there is nothing to measure; the reason is given",
     "nothing": "it states nothing that can be checked, such as the numbers of an example",
 }
-"""The states of a sentence with their meanings. The first four are in order of the answer."""
+"""The states of a sentence, with their meanings."""
 _UNDECIDED = {"undecided": "open", "not measured": "not tested"}
 """The state of a sentence of which nothing is decided, by its verdict."""
 

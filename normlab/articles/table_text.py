@@ -6,7 +6,7 @@ Each row has two halves: the article's words, and below them what was found.
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from rich.cells import cell_len  # the width of text in columns; a Chinese character takes two
+from rich.cells import cell_len  # the width of text in columns, where a Chinese character takes two
 
 from normlab.articles.table import ShownRow, ShownTable
 from normlab.claims.in_words.language import Locale

@@ -16,8 +16,8 @@ from normlab.norms.base import Norm
 class Case(NamedTuple):
     """A norm, and whether it `keeps` an order according to an article.
 
-    The order is that of a feature's values over samples if `over_samples` is set, and otherwise
-    that of a token's features.
+    With `over_samples`, it is the order of a feature's values over samples, otherwise the order of a
+    token's features.
     """
 
     name: str
@@ -72,7 +72,7 @@ def order_kept() -> list[CheckFinding]:
 def order_over_time() -> list[CheckFinding]:
     """Which norm preserves the order of a feature's values over the positions of a sentence?
 
-    Tokens have four features, as in the articles' example; the values are normally distributed.
+    Tokens have four features, as in the articles' example. The values are normally distributed.
     """
     x = draw_normal(64, 16, 4)
     findings = []

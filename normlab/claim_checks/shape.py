@@ -136,8 +136,8 @@ def largest_moment_error(name: str, axis: int, *, per_feature: bool) -> float:
     """Return the largest deviation of an output's mean from b, or of its variance from g^2.
 
     The scale g and the shift b differ between features if `per_feature` is set. The moments of each
-    feature (`axis` 0) are compared with its own b and g^2, those of each token (`axis` 1) with
-    the means of b and g^2.
+    feature (`axis` 0) are compared with its own b and g^2, and the moments of each token (`axis` 1)
+    with the means of b and g^2.
     """
     gain, shift = 0.5 + draw_normal(WIDTH, seed=SEED + 1).abs(), draw_normal(WIDTH, seed=SEED + 2)
     g, b = (gain, shift) if per_feature else (gain[:1], shift[:1])

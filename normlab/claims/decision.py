@@ -121,9 +121,9 @@ class Estimate:
 class PValues:
     """The p values of a decision.
 
-    `observed` is that of the test that decided, or the smallest one if none did. `at_look` is the
-    same after correction for the interim analyses. If the direction is shown but the size of the
-    difference is open, `direction` is the corrected p value of the direction.
+    `observed` is the p value of the test that decided, or the smallest one if none did. `at_look`
+    is the same after correction for the interim analyses. If the direction is shown but the size of
+    the difference is open, `direction` is the corrected p value of the direction.
     """
 
     observed: float
@@ -132,7 +132,7 @@ class PValues:
 
 
 Form = Literal["number", "factor", "share"]
-"""How the numbers of a decision are written: as they are, as a factor, or in per cent."""
+"""How the numbers of a decision are written: unchanged, as a factor, or in percent."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Decision:
     The number that was found is the `estimate`, or `same_value` if all seeds have the same value.
     `bounds` are the numbers that it is judged against, and `form` says how it is written. `behind`
     has the values of the sides behind the number or, if seeds that train were counted, `trained`
-    has the counts; both are keyed by the label of the side. `finding` is what a check or a
+    has the counts. Both are keyed by the label of the side. `finding` is what a check or a
     publication says instead of a number.
 
     `reason` says why the endpoint is open or not measured, and `unshown` replaces it if the

@@ -242,7 +242,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return None
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the value to judge for each seed. By default, it is that of the first side."""
+        """Return the value to judge for each seed: by default, the value of the first side."""
         values = sample.values(next(iter(sample.cells)))
         return {seed: values[seed] for seed in seeds}
 

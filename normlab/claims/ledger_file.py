@@ -85,7 +85,7 @@ class SavedClaim(Struct, frozen=True, kw_only=True):
     secondary: tuple[SavedPart, ...]
 
     def statements_with(self, words: str) -> list["SavedClaim | SavedPart"]:
-        """Return the claim and those of its parts whose statement contains the words.
+        """Return the claim and the parts whose statements contain the words.
 
         Statements are searched in both languages.
         """

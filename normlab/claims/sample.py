@@ -237,7 +237,7 @@ def _cells(
 ) -> dict[str, dict[int, tuple[RunRecord, ...]]]:
     """Return the runs of each side, keyed by seed, for seeds that have all nuisance settings.
 
-    These are the values in the study's grid or, for a key outside the grid, those of any run.
+    The settings are the values in the study's grid or, for a key outside it, those in the runs.
     """
     existing = {point for side in sides.values() for _, point in side}
     axes = (plan.values(key) or sorted({at[n] for at in existing}) for n, key in enumerate(over))

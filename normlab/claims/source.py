@@ -13,7 +13,7 @@ of standard deviations, the share of time saved, or a count of seeds.
 class EvidenceSource(Struct, frozen=True, omit_defaults=True):
     """The source that decides a part: runs (STUDY/SCALE), timings, a check, or publications.
 
-    `only` has the names of the check's findings that count; if it is empty, all count. `chinese` is
+    `only` has the names of the check's findings that count. If it is empty, all count. `chinese` is
     what the publications show, in Chinese.
     """
 

@@ -9,7 +9,7 @@ import yaml
 from msgspec import Struct, field
 
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
-"""The verdict on a part. The last two mean that it is not decided."""
+"""The verdict on a part. With one of the last two, the part is not decided."""
 PART_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 DECIDED = PART_VERDICTS[:-2]
 CLAIM_VERDICTS = {

@@ -81,7 +81,7 @@ def _outdated_lines(paths: Collection[Path], root: Path) -> Iterator[str]:
 
 
 def _study_folders(root: Path, study: str | None, *, required: bool) -> list[Path]:
-    """Return the folders of published studies at their scales, or those of one study.
+    """Return the folders of published studies at their scales, or only the folders of one study.
 
     If there are none although one is `required`, raises UserError.
     """
