@@ -16,8 +16,8 @@ from normlab.norms.base import Norm
 class Case(NamedTuple):
     """A norm, and whether it `keeps` an order according to an article.
 
-    With `over_samples`, it is the order of a feature's values over samples, otherwise the order of a
-    token's features.
+    With `over_samples`, it is the order of a feature's values over samples, and otherwise the order
+    of a token's features.
     """
 
     name: str

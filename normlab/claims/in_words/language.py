@@ -142,7 +142,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return chinese if self.code == "zh" else english
 
     def signed(self, number: str) -> str:
-        """Return a number with its hyphen, if it has one, replaced by the language's minus sign."""
+        """Return a number with a leading hyphen replaced by the language's minus sign."""
         return number.replace("-", self.signs.minus, 1) if number.startswith("-") else number
 
     def data_name(self, name: str) -> str:
