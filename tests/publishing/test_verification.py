@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from normlab.commands import _study_actions as actions
 from normlab.commands import study as command
 from normlab.commands.study import main
 from normlab.errors import UserError
@@ -39,7 +40,8 @@ def whole(tmp_path_factory):
 def copy(whole, tmp_path, monkeypatch):
     shutil.copytree(whole, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
-    monkeypatch.setattr(command, "PUBLISH_TO", Path("results"))
+    for module in (command, actions):
+        monkeypatch.setattr(module, "PUBLISH_TO", Path("results"))
     return Path("results")
 
 
@@ -142,7 +144,8 @@ def test_the_committed_results_match_their_manifest():
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "PUBLISH_TO", Path("results"))
+    for module in (command, actions):
+        monkeypatch.setattr(module, "PUBLISH_TO", Path("results"))
     for name in ("padding", "precision"):
         kept = [run(made("ln", seed, {"test/bleu": 1.0 + seed}), "ln", seed) for seed in (1, 2)]
         publish(tmp_path / "results", load_study(name), "small", kept)
