@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from normlab.commands._arguments import add_notes, as_path, command_parser
-from normlab.config.folders import PUBLISH_TO
 
 EXAMPLES = """examples:
   normlab study run translation_norms                    a trial, 20 s per run
@@ -151,5 +150,4 @@ def parser(action: str) -> argparse.ArgumentParser:
             add_notes(result)
         else:
             add(flag, **_FLAGS[flag])
-    result.set_defaults(results=PUBLISH_TO)
     return result

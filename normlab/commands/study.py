@@ -29,7 +29,9 @@ def main(argv: list[str]) -> int:
     """
     does = {name: each.does for name, each in ACTIONS.items()}
     action, rest = action_of("study", argv, does, EXAMPLES)
-    arguments = parser(action).parse_intermixed_args(rest)
+    action_parser = parser(action)
+    action_parser.set_defaults(results=PUBLISH_TO)
+    arguments = action_parser.parse_intermixed_args(rest)
     resume_command = shlex.join(["normlab", "study", *argv, *include_words()])
     match action:
         case "run":
