@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from normlab.metrics.glossary import is_accuracy, is_loss
+from normlab.metrics.glossary import is_accuracy, is_amount_of_training, is_loss
 from normlab.metrics.significance import t_interval, wilson
 from normlab.records.record import RunRecord, is_probe_metric
 
@@ -66,7 +66,7 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> bool:
     """Return whether the mean score of runs is not clearly better than the untrained baseline.
 
     See `clearly_beats`. Returns False if the baseline is unknown. For a probe's metric and for
-    steps to a target, the test accuracy or the test loss decides instead.
+    updates or tokens to get there, the test accuracy or the test loss decides instead.
     """
     return (compared := against_baseline(records, score)) is not None and not compared.beaten
 
@@ -85,7 +85,7 @@ class BaselineComparison(NamedTuple):
 
 def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineComparison | None:
     """Compare a score of runs with the untrained baseline. Return None if it is unknown."""
-    if is_probe_metric(score) or "/steps_to" in score:
+    if is_probe_metric(score) or is_amount_of_training(score):
         records = [record for record in records if record.budget.steps > 1]
         score = _learning_score(records)
     name = score.rpartition("/")[2]

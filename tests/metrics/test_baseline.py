@@ -38,6 +38,15 @@ def test_a_two_class_loss_must_be_below_half_of_its_baseline():
     assert nats_needed(0.66) == 0.33
 
 
+@pytest.mark.parametrize("unit", ["steps", "tokens"])
+@pytest.mark.parametrize("place", ["to_converge", "to/accuracy_0.4"])
+def test_an_amount_of_training_is_judged_by_the_loss_of_the_same_runs(unit, place):
+    score = f"valid/{unit}_{place}"
+    scores = {score: Score(10.0, False, 5), "test/loss": Score(6.0, False, 100)}
+    runs = [record(scores=scores, floors={"loss": 6.7})]
+    assert against_baseline(runs, score) == ("test/loss", 6.0, 6.7, False)
+
+
 def test_a_score_without_a_baseline_is_not_compared():
     runs = [record(scores={"test/loss": Score(0.6, False, 100)}, floors={})]
     assert not at_baseline(runs, "test/loss") and against_baseline(runs, "test/loss") is None
