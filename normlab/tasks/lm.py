@@ -281,14 +281,15 @@ class LanguageModeling(DocumentTask):
         """Score a split. On `test`, also score evenly spaced windows one token at a time.
 
         This adds `one_by_one/loss`, with tokens fed as in generation, and
-        `one_by_one/teacher_forced_loss`.
+        `one_by_one/teacher_forced_loss`. The number of windows is at most `limit`.
         """
         scores = super().evaluate(model, split, shard, **options)
         if split != "test" or options.get("batch_size") or not self.one_by_one:
             return scores
         device = next(model.parameters()).device
         sums, tokens = np.zeros(2), 0
-        for index in counted(spread(len(self.lengths(split)), self.one_by_one).tolist()):
+        count = min(self.one_by_one, options.get("limit") or self.one_by_one)
+        for index in counted(spread(len(self.lengths(split)), count).tolist()):
             batch = self.batch(split, [index]).to(device)
             both = self.stepwise(model, batch)
             sums += [-float(log_probabilities(logits, batch.tgt_out).sum()) for logits in both]

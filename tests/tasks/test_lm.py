@@ -119,6 +119,11 @@ def test_the_one_by_one_loss_equals_teacher_forcing_unless_the_norm_leaks(task, 
     assert not any("one_by_one" in name for name in again)
 
 
+def test_at_most_limit_windows_are_scored_one_token_at_a_time(task):
+    scores = task.evaluate(text_model(task, "ln"), "test", ALONE, limit=1)
+    assert scores["one_by_one/loss"].n == scores["loss"].n == task.batch("test", [0]).tokens
+
+
 def sampling(**changes):
     return SamplingSettings(**{"max_tokens": 8, "temperature": 1.0, "top_k": None, **changes})
 
