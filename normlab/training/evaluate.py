@@ -133,13 +133,18 @@ class Evaluator:
                 losses = self.task.losses(model, batch)
                 sums.update({name: float(value) for name, value in losses.items()})
                 counts.update(batch.counts)
-        shares = gather_objects((sums, counts))  # ranks without a batch do not know the names
-        all_sums, all_counts = (sum(each, Counter()) for each in zip(*shares, strict=True))
+        all_sums: Counter[str] = Counter()
+        all_counts: Counter[str] = Counter()
+        # Ranks without a batch do not know the names. `+` would drop NaN and negative sums.
+        for rank_sums, rank_counts in gather_objects((sums, counts)):
+            all_sums.update(rank_sums)
+            all_counts.update(rank_counts)
         return {
             f"test/seen/{name if name == LOSS else f'{name}_{LOSS}'}": mean_score(
-                LOSS, all_sums[name], all_counts[name]
+                LOSS, all_sums[name], count
             )
-            for name in sorted(all_counts)
+            for name, count in sorted(all_counts.items())
+            if count
         }
 
     @contextmanager

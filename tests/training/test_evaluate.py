@@ -1,5 +1,6 @@
 """Scoring: recalibration, loaded runs, and scores on training examples."""
 
+import math
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -76,6 +77,16 @@ def test_scores_on_all_training_examples_equal_evaluating_the_training_split():
     assert evaluator.scores_on_training_examples(model)["test/seen/loss"].value == pytest.approx(
         everything["loss"].value
     )
+
+
+@pytest.mark.parametrize("loss", [math.nan, -2.0])
+def test_a_nan_or_negative_loss_on_training_examples_stays_as_it_is(loss, monkeypatch):
+    task, evaluator, model = built("task=digits", "model.width=4", "observe.test_seen=64")
+    examples = task.eval_batch_size
+    sums = {"loss": torch.tensor(loss * examples, dtype=torch.float64)}
+    monkeypatch.setattr(task, "losses", lambda model, batch: sums)
+    found = evaluator.scores_on_training_examples(model)["test/seen/loss"]
+    assert found.value == pytest.approx(loss, nan_ok=True)
 
 
 @pytest.mark.parametrize(("asked", "names"), [(0, set()), (500, {"test/seen/loss"})])
