@@ -62,9 +62,13 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         return Scores(in_both(finding), self.of)
 
     def runs(self, results: Results) -> Experiment:
-        """Return the runs of the row, one per seed. Raise UserError if none has the score."""
+        """Return the runs of the row, one per seed.
+
+        Raises UserError if some finished, but none has the score.
+        """
         experiment = results.experiment(self.of, self.row, self.at)
-        if not experiment.scores(self.metric):
+        finished = any(run.finished for run in experiment.records)
+        if finished and not experiment.scores(self.metric):
             row = f"{self.row} {self.at}".strip()
             raise UserError(f"{results.folder / self.of}: row {row!r} has no score {self.metric}")
         return experiment
@@ -83,7 +87,7 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
     """The mean and standard deviation of a score over seeds.
 
     If the score is infinite in some runs, as for a target that was not reached, the number of the
-    other runs is shown instead.
+    other runs is shown instead. If no run finished, the number of runs that train is.
     """
 
     score: str
@@ -96,6 +100,8 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
     def text(self, results: Results, language: Locale) -> str:
         experiment = self.runs(results)
         values = list(experiment.values(self.score).values())
+        if not values:
+            return language.runs.trains.format(n=0, of=len(experiment.records))
         finite = [value for value in values if math.isfinite(value)]
         if not finite:
             text = language.runs.never

@@ -4,9 +4,14 @@ import json
 import re
 import statistics
 
+import pytest
+
 from normlab.articles.evidence_kinds import GapEvidence, ScoreEvidence, TrainsEvidence
+from normlab.articles.results import Results
 from normlab.claims.in_words.language import CHINESE, ENGLISH
 from normlab.config.folders import RESULTS
+from normlab.records.packed import Key, write_pack
+from tests.records.examples import record
 
 BATCH_NORM = {"of": "translation_norms/small", "row": "bn", "at": "placement=pre"}
 
@@ -38,3 +43,18 @@ def test_a_score_at_the_untrained_baseline_is_labelled_as_such(results):
     row = {"of": "bert_norms/long", "row": "in", "at": "placement=pre"}
     text = ScoreEvidence(score="test/nsp_accuracy", **row, percent=True).text(results, ENGLISH)
     assert text.startswith("50.0 +- 0.0 % (") and text.endswith(ENGLISH.runs.untrained)
+
+
+def test_if_every_run_of_a_row_diverged_none_trains(tmp_path):
+    for row, status in (("bn", "diverged"), ("ln", "finished")):
+        runs = {Key(row, "", k): record(norm=row, seed=k, bleu=None, status=status) for k in (1, 2)}
+        write_pack(tmp_path / row / "small", runs)
+    every = {"of": "bn/small", "row": "bn"}
+    for evidence in (
+        TrainsEvidence(trains="test/bleu", **every),
+        ScoreEvidence(score="x", **every),
+    ):
+        assert evidence.text(Results(tmp_path), ENGLISH) == "0/2 train"
+    unscored = TrainsEvidence(trains="test/bleu", of="ln/small", row="ln")
+    with pytest.raises(ValueError, match=r"row 'ln' has no score test/bleu"):
+        unscored.text(Results(tmp_path), ENGLISH)
