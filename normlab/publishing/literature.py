@@ -62,6 +62,12 @@ def literature_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     return jinja.get_template(LITERATURE).render(rows=rows)
 
 
+def literature_folders(root: Path) -> list[Path]:
+    """Return the folders of the published runs that the page may show."""
+    studies = map(load_study, option_names("study"))
+    return [root / study.name / each.scale for study in studies for each in study.literature]
+
+
 def _finished(folder: Path, read: Callable[[Path], Sequence[Run]]) -> RecordsByPoint:
     """Return the finished runs of a published study, or {} if there are none."""
     runs = read(folder) if (folder / RECORDS).is_file() else ()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace as with_fields
 
 from normlab.errors import UserError
-from normlab.publishing.literature import LITERATURE, literature_page
+from normlab.publishing.literature import LITERATURE, literature_folders, literature_page
 from normlab.publishing.published import check_fingerprints, read, rendered
 from normlab.records import manifest
 from normlab.records.code import commit_text
@@ -180,7 +180,9 @@ def publish(
         # can still continue, and `verify` names the missing pages.
         accept(root, [folder / name for name in PACK], required=False)
         write_files(rendered(study, folder))
-        if study.literature and (root / LITERATURE).is_file():
+        shown = [path / name for path in literature_folders(root) for name in PACK]
+        unchanged = not manifest.problems(root, shown)
+        if study.literature and (root / LITERATURE).is_file() and unchanged:
             write_files({root / LITERATURE: literature_page(root, read)})
     if replacing is not None:
         for line in replaced.values():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from normlab.errors import UserError
-from normlab.publishing.literature import LITERATURE, literature_page
+from normlab.publishing.literature import LITERATURE, literature_folders, literature_page
 from normlab.publishing.published import read, rendered
 from normlab.records import manifest
 from normlab.records.manifest import MANIFEST, stale, write_files
@@ -29,12 +29,12 @@ class Verified(NamedTuple):
 class _Generated(NamedTuple):
     """Files generated from published evidence.
 
-    `name` is printed in the lines about them. They are generated only if `evidence`, a file or a
-    folder, is unchanged. `texts` returns their texts, keyed by path.
+    `name` is printed in the lines about them. They are generated only if all
+    folders in `evidence` are unchanged. `texts` returns their texts, keyed by path.
     """
 
     name: Path
-    evidence: Path
+    evidence: Collection[Path]
     texts: Callable[[], Mapping[Path, str]]
 
 
@@ -56,7 +56,7 @@ def verify(root: Path, study: str | None = None, *, write: bool = False) -> Veri
     folders = _study_folders(root, study, required=not changed)
     touched = {folder for path in changed for folder in (path, *path.parents)}
     for generated in _all_generated(root, folders, whole=study is None):
-        if generated.evidence in touched:
+        if not touched.isdisjoint(generated.evidence):
             continue
         try:
             texts = generated.texts()
@@ -102,9 +102,13 @@ def _all_generated(root: Path, folders: Collection[Path], *, whole: bool) -> Ite
     If `whole`, also yield those generated from all report cards, and the page of published numbers.
     """
     for folder in folders:
-        yield _Generated(folder, folder, partial(rendered, None, folder))
+        yield _Generated(folder, [folder], partial(rendered, None, folder))
     if whole and (root / CARDS).is_dir():
-        yield _Generated(root / BOARD, root / CARDS, partial(card_pages, root))
+        yield _Generated(root / BOARD, [root / CARDS], partial(card_pages, root))
     literature = root / LITERATURE
     if whole and literature.is_file():
-        yield _Generated(literature, literature, lambda: {literature: literature_page(root, read)})
+        yield _Generated(
+            literature,
+            literature_folders(root),
+            lambda: {literature: literature_page(root, read)},
+        )

@@ -181,6 +181,26 @@ def test_publish_rewrites_stale_tables(results, capsys):
     assert said(capsys, "verify")[0] == 0
 
 
+def test_the_literature_page_is_not_rewritten_from_changed_records(results, capsys):
+    page = results / "literature.md"
+    page.write_text("before")
+
+    def add(name, *seeds):
+        scored = [made("ln", seed, {"test/loss": 1.87 + seed / 100}) for seed in seeds]
+        kept = [run(record, "ln", record.seed) for record in scored]
+        return publish(results, load_study(name), "small", kept) / RECORDS
+
+    changed = add("published_nanogpt", 1, 2)
+    before = page.read_text()
+    assert "published_nanogpt" in before
+    changed.write_text(changed.read_text().replace("1.88", "1.68"))
+    assert said(capsys)[0] == 1 and page.read_text() == before
+    add("published_dyt_data", 1)
+    assert page.read_text() == before
+    assert said(capsys, "publish", "--accept", str(changed))[0] == 0
+    assert said(capsys)[0] == 0 and page.read_text() != before
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
