@@ -52,11 +52,15 @@ def board(cards: Iterable[Card]) -> str:
 
 
 def _loss(card: Card, task: str, score: str) -> float:
-    """Return the mean loss of a card's runs, or infinity if it has none or a seed diverged."""
+    """Return the mean loss of a card's runs, or infinity if it is NaN or a seed diverged.
+
+    A card without runs of the task has infinity, too.
+    """
     runs = card.short_runs(task)
     if runs is None or runs.diverged:
         return math.inf
-    return fmean(_values(runs.scores[score]))
+    loss = fmean(_values(runs.scores[score]))
+    return math.inf if math.isnan(loss) else loss
 
 
 def _values(by_seed: Mapping[str, Any]) -> list[float]:

@@ -12,6 +12,7 @@ def test_the_board_sorts_norms_by_loss_and_puts_norms_that_see_later_tokens_last
         card_of("ln", [2.0, 3.0], nll=2.5, lr="0.1+"),
         card_of("mine", [1.5, 2.6], nll=2.05, lr=None),
         card_of("none", [], nll="diverged 1/2", stepwise=0.3),
+        card_of("unstable", [1.0, float("nan")], nll="nan"),
         card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7, sees_later=True),
     )
     text = board(Card(content_of(values), {}) for values in contents)
@@ -19,6 +20,7 @@ def test_the_board_sorts_norms_by_loss_and_puts_norms_that_see_later_tokens_last
         "| `mine` | 2.05 | - | - |",
         "| `ln` | 2.5 | 0.1+ | - |",
         "| `none` | diverged 1/2 | - | 0.3 |",
+        "| `unstable` | nan | - | - |",
         "| `peeks` \\* | 0.1 | - | 1.7 |",
     ]
 
