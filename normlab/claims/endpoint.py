@@ -220,13 +220,13 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         name = f"the mean of {name}" if len(self.scores) > 1 else name
         return f"{name} minus {self.minus}" if self.minus else name
 
-    def conditions(self, nuisances: str = "mean over") -> str:
+    def conditions(self, nuisances: str = "mean over", data: Where | None = None) -> str:
         """Return the end of a question, in brackets: selection, nuisance keys and new seeds.
 
-        `nuisances` are the words before the nuisance keys.
+        `nuisances` are the words before the nuisance keys. `data` is named before the selection.
         """
         parts = [
-            where_text(self.where),
+            where_text({**(data or {}), **self.where}),
             f"{nuisances} {', '.join(self.over)}" if self.over else "",
             f"only seeds after {self.seen_seeds}" if self.seen_seeds else "",
         ]
@@ -338,7 +338,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     def _scope(self, plan: PlannedRuns, runs: Sequence[RunRecord]) -> Scope:
         """Return the data of the runs, and the sizes of the smallest and the largest model."""
-        sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
+        layers = {size for run in runs if (size := _layers(run))}
+        sizes = ["+".join(map(str, size)) for size in sorted(layers, key=lambda s: (sum(s), s))]
         data = plan.scale.data_name_of({str(lookup(run, "task")) for run in runs})
         return Scope(data, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
@@ -379,8 +380,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return Measurement(f"normlab study run {' '.join(words)}", cost)
 
 
-def _layers(run: RunRecord) -> str | None:
-    """Return the number of layers of a run's model, such as `2+2` or `12`."""
+def _layers(run: RunRecord) -> tuple[int, ...]:
+    """Return the numbers of layers of a run's model, such as (2, 2), (12,) or ()."""
     model = run.config.get("model") or {}
     sizes = [model.get(key) for key in ("encoder_layers", "decoder_layers", "num_layers")]
-    return "+".join(str(size) for size in sizes if size is not None) or None
+    return tuple(size for size in sizes if size is not None)

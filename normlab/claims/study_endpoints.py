@@ -338,9 +338,8 @@ class Reported(StudyEndpoint, frozen=True, kw_only=True):
         return [self.of]
 
     def question(self, assertion: str) -> str:
-        where = where_text({**self.data, **self.where})
         interval = f"the interval of {self.value_name} with {where_text(self.of)}"
-        return f"Does {interval} contain {self.value:g} ({where})?"
+        return f"Does {interval} contain {self.value:g}{self.conditions(data=self.data)}?"
 
     def why_unusable(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:

@@ -70,3 +70,12 @@ def test_seen_seeds_show_a_value_but_only_later_seeds_decide(tmp_path):
     assert judged_part.basis.n == 5 and judged_part.decision.estimate.mean == pytest.approx(
         2.0, abs=0.15
     )
+
+
+def test_the_scope_names_the_models_with_the_fewest_and_the_most_layers(tmp_path):
+    records = [*side("ln", 30.0), *side("bn", 28.0)]
+    sizes = [{"num_layers": n} for n in (24, 12, 6, 100)]
+    sizes.append({"encoder_layers": 2, "decoder_layers": 2})
+    for each, size in zip(records, sizes, strict=False):
+        each.config["model"] = size
+    assert primary(tmp_path, records, contrast()).basis.scope.layers == ("2+2", "100")

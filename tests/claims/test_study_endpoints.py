@@ -146,6 +146,12 @@ def test_a_gap_is_decided_by_whether_the_interval_contains_the_value(
     assert sides_text(side_values(judged_part)) == "30.0 with layer norm, 28.0 with batch norm"
 
 
+def test_the_question_about_a_reported_value_names_its_data_and_the_seeds_that_count(tmp_path):
+    asked = {**PLACE, "of": BETTER, "value": 30, "data": {"task": "toy"}, "seen_seeds": 5}
+    question = primary(tmp_path, side("ln", 30.0), part({"reported": asked}, "figure")).question
+    assert question.endswith("contain 30 (task=toy; only seeds after 5)?")
+
+
 @pytest.mark.parametrize(
     ("factor", "assertion", "verdict"),
     [
