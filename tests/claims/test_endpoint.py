@@ -72,10 +72,9 @@ def test_seen_seeds_show_a_value_but_only_later_seeds_decide(tmp_path):
     )
 
 
-def test_the_scope_names_the_models_with_the_fewest_and_the_most_layers(tmp_path):
+def test_the_scope_names_the_model_with_the_fewest_layers_first(tmp_path):
+    layers = {"ln": {"num_layers": 6}, "bn": {"encoder_layers": 2, "decoder_layers": 2}}
     records = [*side("ln", 30.0), *side("bn", 28.0)]
-    sizes = [{"num_layers": n} for n in (24, 12, 6, 100)]
-    sizes.append({"encoder_layers": 2, "decoder_layers": 2})
-    for each, size in zip(records, sizes, strict=False):
-        each.config["model"] = size
-    assert primary(tmp_path, records, contrast()).basis.scope.layers == ("2+2", "100")
+    for each in records:
+        each.config["model"] = layers[each.config["norm"]["option"]]
+    assert primary(tmp_path, records, contrast()).basis.scope.layers == ("2+2", "6")

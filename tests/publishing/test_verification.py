@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from normlab.commands import _study_actions as actions
 from normlab.commands import study as command
 from normlab.commands.study import main
 from normlab.errors import UserError
@@ -40,8 +39,7 @@ def whole(tmp_path_factory):
 def copy(whole, tmp_path, monkeypatch):
     shutil.copytree(whole, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
-    for module in (command, actions):
-        monkeypatch.setattr(module, "PUBLISH_TO", Path("results"))
+    monkeypatch.setattr(command, "PUBLISH_TO", Path("results"))
     return Path("results")
 
 
@@ -144,8 +142,7 @@ def test_the_committed_results_match_their_manifest():
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for module in (command, actions):
-        monkeypatch.setattr(module, "PUBLISH_TO", Path("results"))
+    monkeypatch.setattr(command, "PUBLISH_TO", Path("results"))
     for name in ("padding", "precision"):
         kept = [run(made("ln", seed, {"test/bleu": 1.0 + seed}), "ln", seed) for seed in (1, 2)]
         publish(tmp_path / "results", load_study(name), "small", kept)
