@@ -20,7 +20,7 @@ STATES = {
     "not tested": "there is no run or source yet",
     "numbers": "what was measured is shown, without a verdict",
     "remark": "there is nothing to measure; the reason is given",
-    "nothing": "it states nothing that can be checked, such as the numbers of an example",
+    "nothing": "it states nothing to check; it only gives the numbers of an example, for instance",
 }
 """The states of a sentence, with their meanings."""
 _UNDECIDED = {"undecided": "open", "not measured": "not tested"}

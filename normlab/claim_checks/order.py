@@ -32,14 +32,35 @@ def cases() -> list[Case]:
     ln, bn, weighted = new_norm("ln"), new_norm("bn"), new_norm("ln")
     generator = torch.Generator().manual_seed(SEED)
     weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
-    features, samples = "the order of a token's features", "the order of a feature's samples"
     with_weights = "ln keeps it with learned weights"
     return [
-        Case("ln keeps the order", f"ln keeps {features}", ln, over_samples=False, keeps=True),
-        Case("bn keeps the order", f"bn keeps {samples}", bn, over_samples=True, keeps=True),
-        Case("ln does not keep", f"ln does not keep {samples}", ln, over_samples=True, keeps=False),
         Case(
-            "bn does not keep", f"bn does not keep {features}", bn, over_samples=False, keeps=False
+            "ln keeps the order of features",
+            "ln keeps the order of a token's features",
+            ln,
+            over_samples=False,
+            keeps=True,
+        ),
+        Case(
+            "bn keeps the order of samples",
+            "bn keeps the order of a feature's samples",
+            bn,
+            over_samples=True,
+            keeps=True,
+        ),
+        Case(
+            "ln does not keep the order of samples",
+            "ln does not keep the order of a feature's samples",
+            ln,
+            over_samples=True,
+            keeps=False,
+        ),
+        Case(
+            "bn does not keep the order of features",
+            "bn does not keep the order of a token's features",
+            bn,
+            over_samples=False,
+            keeps=False,
         ),
         Case(
             with_weights,

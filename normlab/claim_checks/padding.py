@@ -107,7 +107,7 @@ def spares() -> list[CheckFinding]:
     return [
         finding(
             "ln, shares of padding",
-            "ln: 8 to 80 % of padding does not change real tokens",
+            "ln: padding of 8 to 80 % of the batch does not change real tokens",
             f"changes by {largest:g} at most" if largest else "identical",
             holds=largest == 0,
             largest=largest,

@@ -56,7 +56,8 @@ def variances_of_means(length: int, correlation: float) -> dict[int, float]:
     """Return Var(mean) / sigma^2, keyed by the number of tokens, for sets of 8 to 256 sentences.
 
     Sets are drawn without replacement from 2048 sentences with correlated tokens. Dividing the
-    variances by 1 - N / 2048 corrects for this finite population (Cochran 1977, section 2.6).
+    variances by 1 - n / 2048, where n is the number of sentences in a set, corrects for this finite
+    population (Cochran 1977, section 2.6).
     """
     samples, sizes, sets = 2048, (8, 16, 32, 64, 128, 256), 256
     generator = np.random.default_rng(SEED)

@@ -17,10 +17,10 @@ DRAWS = 50
 
 
 def words_of_width(width: int = 4) -> Float[Tensor, "3 D"]:
-    """Return the three words of article 3, extended to a width.
+    """Return the three words of article 3, extended to `width` features.
 
-    The added features are normal values in the first word, 0.1 times normal values in the second,
-    and 5 in the third.
+    The added features are drawn from a standard normal distribution in the first word, are 0.1
+    times such values in the second, and are all 5 in the third.
     """
     generator = torch.Generator().manual_seed(SEED)
     x = torch.randn(3, width, generator=generator, dtype=torch.float64)
@@ -36,10 +36,10 @@ def words_after(name: str, width: int = 4) -> Float[Tensor, "3 D"]:
 
 
 class Attended(NamedTuple):
-    """The attention within a sentence: its largest logit, and two values for each row.
+    """The attention within a sentence: the largest size of a logit, and two values for each row.
 
-    `slope` is 1 - sum p^2, which is 0 if one weight is 1. `saturated` is the share of draws in
-    which the row's largest weight is above 0.99.
+    With the weights p of a row, `slope` is 1 - sum p^2, averaged over draws; it is 0 if one weight
+    is 1. `saturated` is the share of draws in which the row's largest weight is above 0.99.
     """
 
     logit: float

@@ -85,7 +85,10 @@ def read_computed(path: Path) -> dict[str, list[CheckFinding]]:
 
 
 class TimedCandidate(Struct, frozen=True):
-    """A timed candidate: its times by statistic, and its ratio to the first one in each round."""
+    """A timed candidate: its times, and the ratios of its time to the first candidate's.
+
+    The times are keyed by statistic. There is one ratio for each round.
+    """
 
     name: str
     milliseconds: dict[str, float]

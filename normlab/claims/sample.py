@@ -235,9 +235,10 @@ def _cells(
     over: Sequence[str],
     plan: PlannedRuns,
 ) -> dict[str, dict[int, tuple[RunRecord, ...]]]:
-    """Return the runs of each side, keyed by seed, for seeds that have all nuisance settings.
+    """Return the runs of each side, keyed by seed.
 
-    The settings are the values in the study's grid or, for a key outside it, those in the runs.
+    Seeds that lack a run for some combination of values of the keys `over` are left out. Such a key
+    takes the values in the study's grid or, if it is not in the grid, all values that runs have.
     """
     existing = {point for side in sides.values() for _, point in side}
     axes = (plan.values(key) or sorted({at[n] for at in existing}) for n, key in enumerate(over))

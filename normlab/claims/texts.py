@@ -57,7 +57,7 @@ def result_text(judged_part: "JudgedPart") -> str:
     """Return what was found: a number with its interval, counts of seeds, or a text."""
     decision = judged_part.decision
     if decision.trained:
-        return f"trained: {sides_text(side_values(judged_part))}"
+        return f"runs that trained: {sides_text(side_values(judged_part))}"
     if not (number := number_texts(decision)):
         return decision.finding
     return _FORMS[decision.form].format(interval_text(number))

@@ -43,7 +43,7 @@ class PreparedDocuments:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedDocuments":
-        """Rebuild the tokenizer from the file saved with a run, without any text."""
+        """Return a corpus without splits, with the tokenizer from the file saved with a run."""
         return cls({}, DocumentTokenizer.of_text(vocabulary[_TOKENIZER]), description)
 
     def vocabulary(self) -> dict[str, str]:

@@ -109,7 +109,10 @@ def _settings(kind: Any) -> list[str]:
 
 
 def _same(kind: type, settings: dict[str, Any]) -> bool:
-    """Return whether a norm gives the same results as one of a subclass, which has no kernel."""
+    """Return whether a norm with a kernel gives the same results as its formula.
+
+    The formula runs in an instance of an empty subclass, which has no kernel.
+    """
     try:
         with torch.random.fork_rng(devices=[]):
             kinds = kind, type(kind.__name__, (kind,), {})

@@ -255,7 +255,7 @@ def _sinks(
 
 
 class AttentionWeights(Probe):
-    """Measures the logits and weights of each attention, without dropout.
+    """Measures the logits and weights of each attention layer, without dropout.
 
     A row has the weights p of one real query and head over n visible keys. Over all rows:
 
@@ -264,8 +264,8 @@ class AttentionWeights(Probe):
         saturated  share of rows whose largest weight is above `threshold`
         slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how
                    strongly the weights respond to the logits; 0 if the softmax is saturated
-        sink       share of (sequence, head) whose weight on the first key, averaged over the first
-                   T = min(64, n) of n queries, is above 0.3 (Gu et al. 2025, with T = 64)
+        sink       share of (sequence, head) pairs whose weight on the first key, averaged over the
+                   first T = min(64, n) of n queries, is above 0.3 (Gu et al. 2025, with T = 64)
 
     Rows with a single visible key are left out of entropy, saturated and slope. Uniform causal
     attention puts (1 + 1/2 + ... + 1/T) / T on the first key, which is 0.07 at T = 64, but 0.31 at

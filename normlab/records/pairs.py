@@ -198,7 +198,7 @@ def varying(experiments: Sequence[Parts]) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean, the standard deviation and the number of the values of several seeds.
+    """The mean, standard deviation and count of a value over several seeds.
 
     The standard deviation has n - 1 in its denominator. It is None for a single seed, or if the
     mean is not finite.

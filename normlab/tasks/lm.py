@@ -310,8 +310,8 @@ class LanguageModeling(DocumentTask):
         positions = model.max_positions or len(ids) + settings.max_tokens
         if len(ids) > positions:
             raise UserError(
-                f"the prompt has {len(ids) - 1} tokens, but the model has {positions} positions; "
-                "use a shorter prompt"
+                f"the prompt has {len(ids) - 1} tokens, but the model takes at most "
+                f"{positions - 1}; use a shorter prompt"
             )
         special = [token for token in range(DocumentTokenizer.first_ordinary) if token != eos_id]
         options = {"special": special, "eos_id": eos_id, "max_positions": positions, "seed": seed}

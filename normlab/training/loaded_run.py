@@ -141,9 +141,9 @@ def _record_with_weights(folder: Path) -> RunRecord:
 
 
 def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
-    """Return the config of a run with `changes`, without extra tests unless a change adds them.
+    """Return a run's config with `changes`, without extra measurements unless a change sets them.
 
-    Extra tests are tests with noise, tests on training examples, and targets.
+    These are tests with noise, tests on training examples, and the steps to reach targets.
     """
     none = {**{f"test_{name}": [] for name in DISTURBANCES}, "test_seen": 0, "targets": None}
     settings = dict(record.config)

@@ -47,7 +47,7 @@ def test_scores_are_compared_only_if_all_seeds_train(tmp_path):
     low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
     assert str(low.reason).startswith("not every run trains") and low.decision.stuck
     assert result_text(low) == (
-        "trained: 5/5 with layer norm (95 % CI: ≥ 47 %), 4/5 with batch norm"
+        "runs that trained: 5/5 with layer norm (95 % CI: ≥ 47 %), 4/5 with batch norm"
     )
     near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear only on average
     none = primary(tmp_path, [*side("ln", 30.0), *near], contrast())

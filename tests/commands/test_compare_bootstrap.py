@@ -132,7 +132,7 @@ def test_damaged_or_incomparable_runs_are_refused_with_the_reason(translated, da
 
 def test_the_bootstrap_refuses_runs_without_pairs_and_columns(translated):
     ln, bn = places(translated)
-    with pytest.raises(ValueError, match=r"no seed in common that finished \(4; 1\)"):
+    with pytest.raises(ValueError, match=r"no seed finished on both sides \(4; 1\)"):
         main([f"{ln}/seed1", f"{bn}/seed4", "--bootstrap"])
     with pytest.raises(ValueError, match=r"compares two experiments, but got 1: ln"):
         main([f"{ln}/seed1", f"{ln}/seed2", "--bootstrap"])

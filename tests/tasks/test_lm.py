@@ -209,7 +209,7 @@ def test_generation_stops_at_max_tokens_and_at_the_last_position(task, max_token
 def test_a_prompt_that_leaves_no_room_is_refused(task):
     model = fixed(task, max_positions=4, word=50.0)
     assert task.generate(model, "a a a", sampling(), seed=0) == " the"
-    with pytest.raises(ValueError, match="the prompt has 4 tokens, but the model has 4 positions"):
+    with pytest.raises(ValueError, match="the prompt has 4 tokens, but the model takes at most 3"):
         task.generate(model, "a a a a", sampling(), seed=0)
 
 

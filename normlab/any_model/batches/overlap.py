@@ -44,9 +44,9 @@ class Overlap(ABC):
         """
 
     def first(self, y: Tensor, base: Tensor) -> Aligned:
-        """Return both tensors, aligned in the most common way. The results are views.
+        """Return views of both tensors, aligned in the most common way.
 
-        Raises UserError if they cannot correspond.
+        Raises UserError if the tensors cannot be aligned.
         """
         return next(self.ways(y, base))
 

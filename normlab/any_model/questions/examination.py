@@ -148,7 +148,7 @@ class Examination:
         return replace(self, _outputs={}, _variants={})
 
     def keep(self, variant: Example) -> None:
-        """Cache the outputs of a variant, because it is compared more than once."""
+        """Cache the outputs of a variant that is compared more than once."""
         self._variants["kept", len(self._variants)] = variant
 
     def row_label(self, row: int) -> str:

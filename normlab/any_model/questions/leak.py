@@ -2,7 +2,7 @@
 
 A leak is a change of the output in float64, where rounding changes it by about 1e-14. Its verdict
 is `broken` above `HARM`, and `look` below. `decide` uses only the measured changes. `leak_finding`
-then searches for the module at fault, and describes both in words.
+then searches for the module at fault, and puts the decision and the module into words.
 """
 
 from collections.abc import Mapping

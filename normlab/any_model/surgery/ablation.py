@@ -1,4 +1,4 @@
-"""Skips a module of a model, or reduces the precision of numbers, to see what they contribute."""
+"""Skips a module of a model, or rounds its values, to measure the effect on the output."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Examines a norm by itself, outside any model.
 
 `contract.py` has the questions that `normlab norm check` asks, and `new_norm.py` writes the files
-of a new norm. The contract and the other folders use these files:
+of a new norm. The contract and the other folders of `normlab/inspection` use these files:
 
     bare_norm.py        a norm outside any model, new or trained
     example_norm.py     an option's norm at the width of the articles' example tensor

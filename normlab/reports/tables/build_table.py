@@ -150,7 +150,7 @@ def _bare(by_seed: Mapping[int, float]) -> float | None:
 def _with_best(
     rows: Sequence[ScoreRow], columns: Sequence[str], rules: PairRules
 ) -> list[ScoreRow]:
-    """Return the rows, in which the best row's entry is marked for each score and point."""
+    """Return the rows with the best row's entry marked, for each score and point."""
     experiments = grouped((row.point, row.experiment) for row in rows if row.experiment)
     tops = {
         (point, column): best(at_point, column, rules)

@@ -89,7 +89,7 @@ def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Pa
     elif not pairing.pairs:
         sides = [[run.seed for run in each.records if run.finished] for each in (row, baseline)]
         each_side = "; ".join(" ".join(map(str, side)) or "none" for side in sides)
-        why = [f"no seed in common that finished ({each_side})"]
+        why = [f"no seed finished on both sides ({each_side})"]
     return "; ".join(why)
 
 

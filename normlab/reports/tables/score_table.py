@@ -216,7 +216,7 @@ class ScoreTable:
         return replace(self, columns=tuple(columns) or self.columns)
 
     def heading(self, column: str) -> str:
-        """Return a column's name for readers: the user's own, or `BLEU` for `test/bleu`."""
+        """Return the user's own name of a column or, without one, ours (`BLEU` for `test/bleu`)."""
         return self.names.get(column) or heading(column)
 
     def axis_name(self, key: str) -> str:

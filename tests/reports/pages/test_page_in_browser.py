@@ -126,7 +126,7 @@ def test_column_headers_sort_the_rows_of_each_point(visit):
     assert loss.get_attribute("aria-sort") is None
 
 
-def test_the_address_keeps_the_order_and_the_filter(visit):
+def test_the_url_keeps_the_sort_order_and_the_filter(visit):
     page = visit()
     loss = page.locator("table.results th", has_text="valid/loss").locator("button")
     loss.click()

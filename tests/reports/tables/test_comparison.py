@@ -26,7 +26,7 @@ def compare(row, baseline):
         ({"environment": {"world_size": 2}}, "different numbers of processes"),
         ({"environment": {"precision": "bf16"}}, "different arithmetic ("),
         ({"environment": {"precision": "bf16"}, "numerics": "b"}, "different code (seeds 1 2)"),
-        ({"first": 3}, "no seed in common that finished (3 4; 1 2)"),
+        ({"first": 3}, "no seed finished on both sides (3 4; 1 2)"),
         ({"status": "diverged"}, "seeds diverged: 2 of 2 of the row"),
         ({"budget": {"steps": 150}}, "budget.steps 150, the baseline's 200"),
         ({"validate": {"average": 5}}, "validate.average 5, the baseline's 0"),
