@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from normlab.metrics.glossary import is_accuracy, is_amount_of_training, is_loss
+from normlab.metrics.glossary import is_accuracy, is_loss, metric
 from normlab.metrics.significance import t_interval, wilson
 from normlab.records.record import RunRecord, is_probe_metric
 
@@ -85,7 +85,7 @@ class BaselineComparison(NamedTuple):
 
 def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineComparison | None:
     """Compare a score of runs with the untrained baseline. Return None if it is unknown."""
-    if is_probe_metric(score) or is_amount_of_training(score):
+    if is_probe_metric(score) or _is_amount_of_training(score):
         records = [record for record in records if record.budget.steps > 1]
         score = _learning_score(records)
     name = score.rpartition("/")[2]
@@ -98,6 +98,12 @@ def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineCompar
     n, higher = min(each.n for each in scores), scores[0].higher_is_better
     beaten = clearly_beats(baseline, values, name, higher_is_better=higher, n=n)
     return BaselineComparison(score, statistics.fmean(values), baseline, beaten)
+
+
+def _is_amount_of_training(name: str) -> bool:
+    """Return whether a score is the updates or tokens that a run needed to get somewhere."""
+    known = metric(name)
+    return known is not None and known.better == "less" and known.unit in ("updates", "tokens")
 
 
 def _learning_score(records: Sequence[RunRecord]) -> str:

@@ -394,12 +394,6 @@ def is_loss(name: str) -> bool:
     return known is not None and known.better == "less" and known.unit == NATS
 
 
-def is_amount_of_training(name: str) -> bool:
-    """Return whether a score is the updates or tokens that a run needed to get somewhere."""
-    known = metric(name)
-    return known is not None and known.better == "less" and known.unit in ("updates", "tokens")
-
-
 def is_accuracy(name: str) -> bool:
     """Return whether a score is a share of examples that are predicted correctly."""
     known = metric(name)
