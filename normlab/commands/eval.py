@@ -2,7 +2,7 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isclose
 from pathlib import Path
 from statistics import fmean
@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
         raise UserError(f"--outputs works with one run, but {arguments.run} has {len(folders)}")
     scores_of: Scores = {}
     smoothing = 0.0
+    path_in_record: Callable[[str], str] = str
     for folder in folders:
         if arguments.kept:
             from normlab.training.rescore import score_kept
@@ -54,12 +55,13 @@ def main(argv: list[str]) -> int:
             more = {"outputs": arguments.outputs, "limit": arguments.limit}
             scores_of[folder] = run.evaluate(arguments.split, **more)
         smoothing = float(run.config["task"].get("label_smoothing") or 0.0)
+        path_in_record = run.path_in_record
     if arguments.json:
         plain = {str(folder): to_builtins(scores) for folder, scores in scores_of.items()}
         print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
     else:
         columns = [*(folder.name for folder in folders), "mean" if len(folders) > 1 else "record"]
-        print_table(["score", *columns], _rows(scores_of, arguments.weights), numeric=columns)
+        print_table(["score", *columns], _rows(scores_of, path_in_record), numeric=columns)
         notes = _notes(scores_of, arguments.limit, smoothing)
         print_legend(notes, whole=arguments.notes)
     differing = _unlike_the_record(scores_of) if arguments.kept else []
@@ -112,7 +114,7 @@ def _unlike_the_record(scores_of: Scores) -> list[str]:
     ]
 
 
-def _rows(scores_of: Scores, weights: str | None) -> list[list[str]]:
+def _rows(scores_of: Scores, path_in_record: Callable[[str], str]) -> list[list[str]]:
     """Return one row per score: each run's value, and the mean over runs or the record's value."""
     recorded = read_record(next(iter(scores_of))).scores
     rows: list[list[str]] = []
@@ -121,8 +123,7 @@ def _rows(scores_of: Scores, weights: str | None) -> list[list[str]]:
         if len(values) > 1:
             values.append(fmean(value for value in values if value is not None))
         else:
-            split, _, score = name.partition("/")
-            other = recorded.get(name if weights is None else f"{split}/{weights}/{score}")
+            other = recorded.get(path_in_record(name))
             values.append(None if other is None else other.value)
         rows.append([name, *("-" if value is None else f"{value:.4g}" for value in values)])
     return rows

@@ -287,3 +287,16 @@ def renamed(scores: Mapping[str, Score], weights: str) -> dict[str, Score]:
     """Add the name of the weights to the paths of scores, such as `test/best_loss/bleu`."""
     parts = ((path.split("/", 1), score) for path, score in scores.items())
     return {f"{split}/{weights}/{name}": score for (split, name), score in parts}
+
+
+def path_in_record(path: str, weights: str, validate: Mapping[str, Any]) -> str:
+    """Return the path that a record gives to a score of some weights.
+
+    That is the path itself for the weights that a run with this `validate` node is judged by, and
+    otherwise a path such as `test/best_loss/bleu`.
+    """
+    best_weights = f"{BEST}_{validate['select_by']}"
+    judged = judged_by(validate)
+    name, judged_name = (best_weights if each == BEST else each for each in (weights, judged))
+    split, score = path.split("/", 1)
+    return path if name == judged_name else f"{split}/{name}/{score}"

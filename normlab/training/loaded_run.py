@@ -19,7 +19,7 @@ from normlab.tasks.base import Task
 from normlab.training.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, put_weights, reading
 from normlab.training.data_changes import OTHER_VOCABULARY, check_data
-from normlab.training.evaluate import Evaluator, judged_by, load_weights
+from normlab.training.evaluate import Evaluator, judged_by, load_weights, path_in_record
 from normlab.training.runtime import Runtime, torch_settings_kept
 from normlab.training.stopping import Validations
 
@@ -63,6 +63,10 @@ class LoadedRun:
             self.model, recalibrate=self.recalibrate
         )
         return scores | self._reached()
+
+    def path_in_record(self, path: str) -> str:
+        """Return the path that the run's record gives to a score of the loaded weights."""
+        return path_in_record(path, self.weights, self.config["validate"])
 
     def _reached(self) -> dict[str, Score]:
         """Return the steps and tokens that the run needed for each target in `observe.targets`."""

@@ -61,6 +61,14 @@ def test_eval_reproduces_the_recorded_scores_of_each_kind_of_weights(
     assert "best_loss" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("weights", ["last", "best", "best_loss"])
+def test_each_score_stands_beside_that_of_the_same_weights_in_the_record(finished, capsys, weights):
+    assert main(["eval", str(finished), "--weights", weights]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    found = {row[0]: row[1:] for row in rows if row and row[0].startswith("test/")}
+    assert "test/bleu" in found and all(score == known for score, known in found.values())
+
+
 def test_changed_settings_change_the_scores(finished: Path, evaluated):
     plain = known(finished)["test/loss"].value
     found = evaluated(finished, "norm.eval_stats=batch", "observe.test_noise=[3]")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 import normlab
 from normlab.records.record import Score
 from normlab.records.store import RunStore
-from normlab.training.evaluate import Evaluator, best_by, judged_by
+from normlab.training.evaluate import Evaluator, best_by, judged_by, path_in_record
 from tests.tiny_runs import tiny
 
 LOSSES, BLEUS = (1.0, 2.0, 3.0), (1.0, 9.0, 3.0)  # best at the first validation, and at the second
@@ -126,3 +126,21 @@ def test_the_config_decides_which_weights_are_tested_and_kept(changes, name, kep
     validate = {**VALIDATE, **changes}
     assert judged_by(validate) == name
     assert best_by(validate, "bleu") == kept
+
+
+@pytest.mark.parametrize(
+    ("changes", "weights", "path"),
+    [
+        ({}, "last", "test/bleu"),
+        ({}, "best", "test/best_chrf/bleu"),
+        ({}, "best_loss", "test/best_loss/bleu"),
+        ({"average": 3}, "average", "test/bleu"),
+        ({"test": "best"}, "last", "test/last/bleu"),
+        ({"test": "best"}, "best", "test/bleu"),
+        ({"test": "best"}, "best_chrf", "test/bleu"),
+    ],
+)
+def test_scores_of_the_weights_a_run_is_judged_by_have_no_weights_in_their_paths(
+    changes, weights, path
+):
+    assert path_in_record("test/bleu", weights, {**VALIDATE, **changes}) == path
