@@ -132,9 +132,6 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
 
     If published evidence was altered, write nothing.
     """
-    from normlab.advice.which_norm import WHICH_NORM, which_norm_page
-    from normlab.articles.pages import PLAY
-    from normlab.articles.pages import pages as pages_of_articles
     from normlab.claims.evidence import COMPUTED
     from normlab.records import manifest
 
@@ -144,26 +141,36 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
             f"{wrong[0]}; nothing was written, and normlab study verify lists all problems"
         )
     manifest.write_files(pages)
-    if results == RESULTS and PLAY.is_file():
-        others = {
-            **pages_of_articles(results),
-            results / WHICH_NORM: which_norm_page(results),
-        }
-        manifest.write_files(others)
-        pages = {**pages, **others}
-    print("\n".join(f"wrote {path}" for path in pages))
+    others = _pages_from_ledger(results)
+    manifest.write_files(others)
+    print("\n".join(f"wrote {path}" for path in (*pages, *others)))
     if published:
         manifest.accept(results, [results / COMPUTED])
+
+
+def _pages_from_ledger(results: Path) -> dict[Path, str]:
+    """Return the pages made from the ledger in a folder, keyed by path. Only a checkout has any."""
+    from normlab.advice.which_norm import WHICH_NORM, which_norm_page
+    from normlab.articles.pages import PLAY
+    from normlab.articles.pages import pages as pages_of_articles
+
+    if results != RESULTS or not PLAY.is_file():
+        return {}
+    return {**pages_of_articles(results), results / WHICH_NORM: which_norm_page(results)}
 
 
 def _verify(
     pages: Mapping[Path, str], damaged: Sequence[str], results: Path, write_command: str
 ) -> int:
-    """Report any page that does not match the records, and any record that has been altered."""
+    """Report any page that does not match the records, and any record that has been altered.
+
+    Pages made from the ledger are compared only if the ledger itself matches.
+    """
     from normlab.records import manifest
 
     problems = [*damaged, *manifest.problems(results).values()]
-    for path in manifest.stale(pages):
+    outdated = manifest.stale(pages)
+    for path in outdated or manifest.stale(_pages_from_ledger(results)):
         what = "does not match the records" if path.is_file() else "missing"
         problems.append(f"{path}: {what}; find out what changed, then run {write_command}")
     for problem in problems:

@@ -10,6 +10,7 @@ from normlab.articles.pages import PLAY, play_page
 from normlab.cli import main
 from normlab.commands import claims
 from normlab.config.folders import CONFIG_DIR
+from normlab.records.manifest import accept
 from tests.articles.conftest import ROOT
 from tests.docs.pages import PAGES
 
@@ -48,7 +49,9 @@ def test_articles_html_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(caps
     assert main(["articles"]) == 0 and "normlab articles --html" in capsys.readouterr().out
 
 
-def test_writing_the_ledger_also_updates_the_pages_made_from_it(tmp_path, monkeypatch, capsys):
+def test_the_pages_made_from_the_ledger_are_written_and_verified_with_it(
+    tmp_path, monkeypatch, capsys
+):
     ledger, page = tmp_path / "claims.json", tmp_path / "index.html"
     page.write_text("old")
     monkeypatch.setattr(claims, "RESULTS", tmp_path)
@@ -60,3 +63,9 @@ def test_writing_the_ledger_also_updates_the_pages_made_from_it(tmp_path, monkey
     written = capsys.readouterr().out
     for path in (page, tmp_path / "sentences.md", tmp_path / "which_norm.md"):
         assert path.read_text() == "new" and f"wrote {path}" in written
+        path.write_text("old")
+        assert claims._verify({ledger: "new"}, (), tmp_path, "normlab claims --write") == 1
+        assert capsys.readouterr().err.count(f"{path}: does not match the records") == 1
+        path.write_text("new")
+    accept(tmp_path, [tmp_path])
+    assert claims._verify({ledger: "new"}, (), tmp_path, "normlab claims --write") == 0

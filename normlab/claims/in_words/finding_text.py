@@ -6,6 +6,8 @@ Chinese is in `normlab.articles.checks_in_chinese`, and in `chinese:` of a claim
 """
 
 from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -14,6 +16,9 @@ from normlab.claims.ledger_file import SavedPart
 from normlab.claims.side import sides_text
 from normlab.formats import MOST_DECIMALS
 from normlab.templates import environment
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def finding_text(part: SavedPart, language: Locale) -> str:
@@ -38,8 +43,13 @@ def finding_text(part: SavedPart, language: Locale) -> str:
         "inside": part.verdict == "no difference",
         "reason": part.reason.text(language.code) if part.reason else "",
     }
-    template = environment("normlab.claims.in_words").get_template(f"finding.{language.code}.txt")
-    return template.render(values)
+    return _templates().get_template(f"finding.{language.code}.txt").render(values)
+
+
+@cache
+def _templates() -> "Environment":
+    """Return the environment of the sentences. It keeps each template once it is compiled."""
+    return environment("normlab.claims.in_words")
 
 
 def facts_text(part: SavedPart, language: Locale) -> str:
