@@ -64,7 +64,9 @@ def _loss(card: Card, task: str, score: str) -> float:
 
 
 def _values(by_seed: Mapping[str, Any]) -> list[float]:
-    return [float(read_number(value) or 0.0) for value in by_seed.values()]
+    """Return a score of each seed, or NaN for a seed that lacks it."""
+    numbers = [read_number(value) for value in by_seed.values()]
+    return [math.nan if number is None else number for number in numbers]
 
 
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:

@@ -25,6 +25,14 @@ def test_the_board_sorts_norms_by_loss_and_puts_norms_that_see_later_tokens_last
     ]
 
 
+def test_a_norm_without_a_score_ranks_last():
+    content = card_of("a", [2.0, 3.0])
+    content["findings"]["translation"]["values"]["scores"]["test/nll"]["2"] = None
+    cards = [Card(content_of(values), {}) for values in (content, card_of("b", [2.0, 3.0]))]
+    rows = [line for line in board(cards).splitlines() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == ["b", "a"]
+
+
 LN, MINE = [2.0, 3.0], [1.5, 2.6]
 
 
