@@ -94,7 +94,7 @@ def test_if_a_seed_diverges_the_counts_of_trained_seeds_decide(tmp_path):
         2 / 252
     )
     assert (
-        result_text(judged_part) == "trained: 5/5 with layer norm (95 % CI: ≥ 47 %), "
+        result_text(judged_part) == "runs that trained: 5/5 with layer norm (95 % CI: ≥ 47 %), "
         "0/5 with batch norm"
     )
     one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
