@@ -34,34 +34,10 @@ def cases() -> list[Case]:
     weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
     with_weights = "ln keeps it with learned weights"
     return [
-        Case(
-            "ln keeps the order of features",
-            "ln keeps the order of a token's features",
-            ln,
-            over_samples=False,
-            keeps=True,
-        ),
-        Case(
-            "bn keeps the order of samples",
-            "bn keeps the order of a feature's samples",
-            bn,
-            over_samples=True,
-            keeps=True,
-        ),
-        Case(
-            "ln does not keep the order of samples",
-            "ln does not keep the order of a feature's samples",
-            ln,
-            over_samples=True,
-            keeps=False,
-        ),
-        Case(
-            "bn does not keep the order of features",
-            "bn does not keep the order of a token's features",
-            bn,
-            over_samples=False,
-            keeps=False,
-        ),
+        _case("ln", ln, over_samples=False, keeps=True),
+        _case("bn", bn, over_samples=True, keeps=True),
+        _case("ln", ln, over_samples=True, keeps=False),
+        _case("bn", bn, over_samples=False, keeps=False),
         Case(
             with_weights,
             "ln keeps the order of a token's features with learned weights, too (0.5 to 1.5 here)",
@@ -70,6 +46,13 @@ def cases() -> list[Case]:
             keeps=True,
         ),
     ]
+
+
+def _case(name: str, norm: Norm, *, over_samples: bool, keeps: bool) -> Case:
+    """Return the case of a new norm, with its name and its statement."""
+    keeping = f"{name} {'keeps' if keeps else 'does not keep'} the order of"
+    values, whose = ("samples", "a feature's") if over_samples else ("features", "a token's")
+    return Case(f"{keeping} {values}", f"{keeping} {whose} {values}", norm, over_samples, keeps)
 
 
 @check("order.kept")

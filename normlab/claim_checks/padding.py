@@ -31,21 +31,21 @@ FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 MIXTURE_TOLERANCE = 0.005  # the largest deviation that is written as 0.00
 
 
-class Moments(NamedTuple):
+class MeanAndVariance(NamedTuple):
     """A mean, and a variance whose divisor is the number of values."""
 
     mean: float
     var: float
 
 
-def torch_moments(values: Sequence[float]) -> Moments:
+def torch_moments(values: Sequence[float]) -> MeanAndVariance:
     """Return the moments that `nn.BatchNorm1d` computes for values of one feature."""
     norm = nn.BatchNorm1d(1, momentum=1.0).double()
     norm(torch.tensor(values, dtype=torch.float64)[:, None])
     assert norm.running_mean is not None and norm.running_var is not None
     # The buffer's variance has the divisor n - 1, the one used for normalization has n.
     biased = float(norm.running_var) * (len(values) - 1) / len(values)
-    return Moments(float(norm.running_mean), biased)
+    return MeanAndVariance(float(norm.running_mean), biased)
 
 
 @check("padding.pollutes")
@@ -53,7 +53,7 @@ def pollutes() -> list[CheckFinding]:
     """What are the statistics of 1 2 3 4 5 if five zeros of padding are included or excluded?"""
     move = "five zeros change mean 3 to 1.5 and variance 2 to 3.25"
     left_out = "without padding (norm.padding=exclude), mean 3 and variance 2 are back"
-    polluted, clean = Moments(1.5, 3.25), Moments(3.0, 2.0)
+    polluted, clean = MeanAndVariance(1.5, 3.25), MeanAndVariance(3.0, 2.0)
     padded = (*FIVE, *[0.0] * len(FIVE))
     cases = (
         ("nn.BatchNorm1d", f"nn.BatchNorm1d: {move}", torch_moments(padded), polluted),
@@ -73,7 +73,7 @@ def pollutes() -> list[CheckFinding]:
     ]
 
 
-def batch_moments(values: Sequence[float], padding: str) -> Moments:
+def batch_moments(values: Sequence[float], padding: str) -> MeanAndVariance:
     """Return the moments that batch norm computes if all values after the first five are padding.
 
     `padding` is the norm's option: `include` or `exclude`.
@@ -84,7 +84,7 @@ def batch_moments(values: Sequence[float], padding: str) -> Moments:
     run(norm, x, real)
     assert isinstance(norm, BatchNorm) and norm.last_batch is not None
     batch = norm.last_batch()
-    return Moments(float(batch.mean.flatten()[0]), float(batch.var.flatten()[0]))
+    return MeanAndVariance(float(batch.mean.flatten()[0]), float(batch.var.flatten()[0]))
 
 
 def largest_change_by_padding(name: str) -> float:

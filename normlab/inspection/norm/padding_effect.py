@@ -14,7 +14,7 @@ from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
 
 
-class Padded(NamedTuple):
+class PaddedPass(NamedTuple):
     """The outputs and gradients at real tokens, all statistics, and the gradients at padding."""
 
     outputs: Float[Tensor, "real D"]
@@ -31,7 +31,7 @@ def with_padding(
     columns: int = 0,
     rows: int = 0,
     value: float = 0.0,
-) -> Padded:
+) -> PaddedPass:
     """Run a copy of a norm on `x` with added padding, and with all padding set to `value`.
 
     `columns` positions and `rows` sequences of padding are added. If `valid` is None, all tokens
@@ -48,7 +48,7 @@ def with_padding(
         torch.zeros(1),
         *(table.detach().flatten() for table in running_tables(other).values()),
     ]
-    return Padded(y.detach(), gradient[real], torch.cat(statistics), gradient[~real])
+    return PaddedPass(y.detach(), gradient[real], torch.cat(statistics), gradient[~real])
 
 
 def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> bool:
