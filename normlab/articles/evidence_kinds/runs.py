@@ -146,7 +146,10 @@ class TrainsEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_on
 
 @register("gap")
 class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The difference of a score from the row `to`, paired by seed, with its 95 % interval."""
+    """The difference of a score from the row `to`, paired by seed, with its 95 % interval.
+
+    If no run of a row finished, the number of its runs that train is shown instead.
+    """
 
     gap: str
     to: str
@@ -174,6 +177,10 @@ class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def text(self, results: Results, language: Locale) -> str:
         """Return the size of the difference, `0.51 [0.20, 0.82] lower`, with data and seeds."""
+        for row in (self.row, self.to):
+            runs = results.experiment(self.of, row, self.at).records
+            if runs and not any(run.finished for run in runs):
+                return f"{row} {language.runs.trains.format(n=0, of=len(runs))}"
         interval = self.interval(results)
         lower = interval.mean < 0
         low, high = (-interval.high, -interval.low) if lower else (interval.low, interval.high)

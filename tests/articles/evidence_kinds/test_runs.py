@@ -58,3 +58,20 @@ def test_if_every_run_of_a_row_diverged_none_trains(tmp_path):
     unscored = TrainsEvidence(trains="test/bleu", of="ln/small", row="ln")
     with pytest.raises(ValueError, match=r"row 'ln' has no score test/bleu"):
         unscored.text(Results(tmp_path), ENGLISH)
+
+
+@pytest.mark.parametrize("diverged", ["bn", "ln"])
+def test_a_gap_to_or_from_a_row_that_diverged_with_every_seed_names_that_row(diverged, tmp_path):
+    runs = {
+        Key(row, "", seed): record(
+            norm=row,
+            seed=seed,
+            bleu=None if row == diverged else 30.0,
+            status="diverged" if row == diverged else "finished",
+        )
+        for row in ("bn", "ln")
+        for seed in (1, 2)
+    }
+    write_pack(tmp_path / "batching" / "small", runs)
+    gap = GapEvidence(gap="test/bleu", of="batching/small", row="bn", to="ln")
+    assert gap.text(Results(tmp_path), ENGLISH) == f"{diverged} 0/2 train"
