@@ -3,6 +3,7 @@
 `_verdict` compares our value with the published one; the words are in `templates/literature.md`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -16,7 +17,7 @@ from normlab.records.pairs import PLANNED, Pairing
 from normlab.records.record import RunRecord
 from normlab.reports.runs import Run
 from normlab.studies.load import load_study
-from normlab.studies.study import LiteratureNumber
+from normlab.studies.study import LiteratureNumber, Study
 from normlab.templates import environment
 
 LITERATURE = "literature.md"
@@ -30,17 +31,22 @@ Verdict = Literal[
     "same sign",
     "opposite sign",
     "sign undecided",
+    "no difference",
+    "a difference",
 ]
-"""Whether our interval contains the published number or, `by: sign`, agrees with its sign."""
+"""Whether our interval contains the published number; with `by: sign`, whether it agrees with its
+sign; with `by: no difference`, whether it contains 0."""
 
 
 class LiteratureRow(NamedTuple):
     """A row of the page: the published number `theirs`, and our values, one per seed.
 
-    `interval` is the t interval of our values, or None if there are fewer than two.
+    `data` names the data of our study. `interval` is the t interval of our values, or None if there
+    are fewer than two.
     """
 
     study: str
+    data: str
     theirs: LiteratureNumber
     ours: Sequence[float]
     interval: Interval | None
@@ -53,13 +59,14 @@ def literature_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     The published numbers are in the files of the studies. `read` returns the runs in a folder.
     """
     rows = [
-        _row(study.name, theirs, _finished(root / study.name / theirs.scale, read))
+        _row(study, theirs, _finished(root / study.name / theirs.scale, read))
         for study in map(load_study, option_names("study"))
         for theirs in study.literature
     ]
     jinja = environment("normlab.publishing")
     jinja.filters |= {"in_markdown": in_markdown, "number": "{:g}".format}
-    return jinja.get_template(LITERATURE).render(rows=rows)
+    counts = Counter(row.verdict for row in rows)
+    return jinja.get_template(LITERATURE).render(rows=rows, counts=counts)
 
 
 def literature_folders(root: Path) -> list[Path]:
@@ -75,17 +82,18 @@ def _finished(folder: Path, read: Callable[[Path], Sequence[Run]]) -> RecordsByP
     return grouped(((key.row, key.point), record) for key, record in finished)
 
 
-def _row(study: str, theirs: LiteratureNumber, records: RecordsByPoint) -> LiteratureRow:
+def _row(study: Study, theirs: LiteratureNumber, records: RecordsByPoint) -> LiteratureRow:
     ours = _ours(theirs, records)
     interval = t_interval(ours) if len(ours) > 1 else None
-    return LiteratureRow(study, theirs, ours, interval, _verdict(theirs, ours, interval))
+    data = study.scale(theirs.scale).data_name_of(())
+    return LiteratureRow(study.name, data, theirs, ours, interval, _verdict(theirs, ours, interval))
 
 
 def _ours(theirs: LiteratureNumber, records: RecordsByPoint) -> list[float]:
-    """Return our value for each seed: a score, or its difference from another row."""
+    """Return our value for each seed: a score, or its difference from another row or point."""
     runs = records.get((theirs.row, theirs.at), ())
-    if theirs.minus:
-        others = records.get((theirs.minus, theirs.at), ())
+    if theirs.minus or theirs.minus_at:
+        others = records.get((theirs.minus or theirs.row, theirs.minus_at or theirs.at), ())
         return [*Pairing.of(runs, others, PLANNED).differences(theirs.column).values()]
     in_order = sorted(runs, key=lambda run: run.seed)
     scores = (run.metric(theirs.column) for run in in_order)
@@ -99,6 +107,9 @@ def _verdict(theirs: LiteratureNumber, ours: Sequence[float], interval: Interval
     if theirs.by == "value":
         overlap = interval.low <= high and interval.high >= low
         return "contained" if overlap else "not contained"
-    if interval.low <= 0 <= interval.high:
+    contains_0 = interval.low <= 0 <= interval.high
+    if theirs.by == "no difference":
+        return "no difference" if contains_0 else "a difference"
+    if contains_0:
         return "sign undecided"
     return "same sign" if (interval.mean > 0) == (low + high > 0) else "opposite sign"

@@ -61,7 +61,8 @@ def load_study(name: str, configs: Path | None = None) -> Study:
         _among(path, "literature", [each.minus] if each.minus else [], study.rows)
         _among(path, "literature", [each.column], study.columns)
         _among(path, "literature", [each.scale], study.scales)
-        _among(path, "literature", [each.at], points_of(study.grid))
+        points = points_of(study.grid)
+        _among(path, "literature", [each.at, *([each.minus_at] if each.minus_at else [])], points)
     scales = {scale: _checked(path, study, scale) for scale in study.scales}
     return replace(study, scales=scales)
 

@@ -91,9 +91,11 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
     """A number that others published, or its range, with what it measures and where it is from.
 
-    It is compared with a row's score at a scale and point or, if `minus` names another row, with
-    the difference from that row, paired by seed. `by: sign` says that only the sign is expected to
-    agree at our size. `why` says why we have not run it, or what differs.
+    It is compared with a row's score at a scale and point. If `minus` names another row, or
+    `minus_at` another point, it is compared with the difference from there, paired by seed. `by:
+    sign` says that only the sign is expected to agree at our size, and `by: no difference` that the
+    authors found no clear difference. `why` says why we have not run it, or what differs.
+    `ours_first` says that our runs had been seen when the number was added.
     """
 
     what: Text
@@ -104,8 +106,10 @@ class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
     scale: Text
     minus: str = ""
     at: str = ""
-    by: Literal["value", "sign"] = "value"
+    minus_at: str = ""
+    by: Literal["value", "sign", "no difference"] = "value"
     why: str = ""
+    ours_first: bool = False
 
 
 class Planned(NamedTuple):

@@ -12,15 +12,15 @@ LN, DERF, RMS = "ln", "derf", "rms"
 NANO, SIGN = "published_nanogpt", "norm_optimizer"
 
 
-def page(root, study, values):
-    """Return the page for a study's runs, given values by row and point, one per seed."""
+def page(root, study, values, score="test/loss"):
+    """Return a study's lines of the page, given a score by row and point, one per seed."""
     folder = root / study / "small"
     folder.mkdir(parents=True)
     (folder / RECORDS).touch()
     runs = [
         Run(
             Key(row, point, seed),
-            changed(record(seed=seed), scores={"test/loss": Score(x, False, 9)}),
+            changed(record(seed=seed), scores={score: Score(x, False, 9)}),
             (),
         )
         for (row, point), found in values.items()
@@ -40,7 +40,7 @@ def page(root, study, values):
 )
 def test_the_page_says_whether_our_interval_contains_a_published_number(tmp_path, losses, said):
     (line,) = page(tmp_path, NANO, {(LN, ""): losses})
-    assert said in line and "| 1.88 |" in line and "at 3adf61e1" in line
+    assert said in line and "| 1.88 (README of karpathy/nanoGPT at 3adf61e1) |" in line
 
 
 def test_at_a_different_size_only_the_sign_of_the_difference_is_compared(tmp_path):
@@ -53,3 +53,36 @@ def test_at_a_different_size_only_the_sign_of_the_difference_is_compared(tmp_pat
     assert "the opposite sign" in lines[0]
     lines = page(tmp_path / "c", SIGN, {(RMS, point): rms, (DERF, point): [5.2, 5.0, 5.1]})
     assert "the sign is undecided" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("unified", "said"),
+    [
+        ([30.1, 29.8, 30.3], "no clear difference here either"),
+        ([29.1, 29.0, 29.2], "here they differ"),
+    ],
+)
+def test_where_the_authors_found_no_difference_our_interval_should_contain_0(
+    tmp_path, unified, said
+):
+    values = {(LN, ""): [30.0, 30.1, 29.9], ("un", ""): unified}
+    line = page(tmp_path, "repaired", values, "test/bleu_tok")[0]
+    assert "Unified norm minus layer norm" in line and said in line
+
+
+def test_a_row_can_be_compared_with_itself_at_another_point(tmp_path):
+    values = {
+        (LN, "placement=pre"): [30.0, 31.0, 32.0],
+        (LN, "placement=post"): [29.0, 30.1, 31.0],
+        ("bn", "placement=pre"): [25.0, 26.0, 27.1],
+    }
+    batch, _, placement = page(tmp_path, "translation_norms", values, "test/bleu_tok")
+    assert "-4.967 [" in batch and "the same sign" in batch
+    assert "Pre-norm minus post-norm" in placement and "0.967 [" in placement
+
+
+def test_an_asterisk_says_that_our_runs_came_first(tmp_path):
+    ours_first = page(tmp_path / "a", "repaired", {})
+    theirs_first = page(tmp_path / "b", SIGN, {})
+    assert all("\\*" in line for line in ours_first)
+    assert not any("\\*" in line for line in theirs_first)
