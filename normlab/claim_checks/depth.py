@@ -18,6 +18,11 @@ VANISHES = 0.01
 
 Below it, the gradient vanishes. If the inverse ratio is below it, the gradient explodes.
 """
+LARGEST = 1e6
+"""The largest ratio that is reported.
+
+Without a norm, larger ratios are those of a chaotic network, and depend on a machine's rounding.
+"""
 
 
 class AttentionSublayer(nn.Module):
@@ -73,8 +78,10 @@ def gradients_through_depth() -> list[CheckFinding]:
     steady = {name: VANISHES <= ratio <= 1 / VANISHES for name, ratio in ratios.items()}
 
     def evidence(name: str, statement: str, *, holds: bool) -> CheckFinding:
-        answer = f"the lowest layer has {ratios[name]:.3g} times the gradient of the highest"
-        return finding(name, statement, answer, holds=holds, ratio=ratios[name])
+        ratio = min(ratios[name], LARGEST)
+        times = f"more than {LARGEST:,.0f}" if ratio == LARGEST else f"{ratio:.3g}"
+        answer = f"the lowest layer has {times} times the gradient of the highest"
+        return finding(name, statement, answer, holds=holds, ratio=ratio)
 
     return [
         evidence(
