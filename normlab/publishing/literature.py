@@ -3,12 +3,14 @@
 `_verdict` compares our value with the published one; the words are in `templates/literature.md`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from normlab.config.registry import option_names
+from normlab.metrics.baseline import at_baseline
+from normlab.metrics.score_text import score_text
 from normlab.metrics.significance import Interval, t_interval
 from normlab.records.grouping import grouped
 from normlab.records.labels import in_markdown
@@ -26,6 +28,7 @@ RecordsByPoint = Mapping[tuple[str, str], Sequence[RunRecord]]
 Verdict = Literal[
     "not run",
     "one seed",
+    "not learned",
     "contained",
     "not contained",
     "same sign",
@@ -35,7 +38,9 @@ Verdict = Literal[
     "a difference",
 ]
 """Whether our interval contains the published number; with `by: sign`, whether it agrees with its
-sign; with `by: no difference`, whether it contains 0."""
+sign; with `by: no difference`, whether it contains 0. If the runs of a side are not clearly better
+than their untrained baseline, they decide nothing."""
+UNDECIDED = ("one seed", "not learned", "sign undecided")
 
 
 class LiteratureRow(NamedTuple):
@@ -52,6 +57,13 @@ class LiteratureRow(NamedTuple):
     interval: Interval | None
     verdict: Verdict
 
+    @property
+    def times_theirs(self) -> float | None:
+        """Our mean in multiples of the published number, or None if the units differ."""
+        if self.interval is None or self.theirs.unit:
+            return None
+        return self.interval.mean / fmean(self.theirs.number)
+
 
 def literature_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     """Return the page in Markdown.
@@ -64,9 +76,16 @@ def literature_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
         for theirs in study.literature
     ]
     jinja = environment("normlab.publishing")
-    jinja.filters |= {"in_markdown": in_markdown, "number": "{:g}".format}
-    counts = Counter(row.verdict for row in rows)
-    return jinja.get_template(LITERATURE).render(rows=rows, counts=counts)
+    jinja.filters |= {
+        "in_markdown": in_markdown,
+        "number": "{:g}".format,
+        "score": score_text,
+    }
+    sections = {
+        by: [row for row in rows if row.theirs.by == by]
+        for by in ("value", "sign", "no difference")
+    }
+    return jinja.get_template(LITERATURE).render(sections=sections, undecided=UNDECIDED)
 
 
 def literature_folders(root: Path) -> list[Path]:
@@ -83,33 +102,45 @@ def _finished(folder: Path, read: Callable[[Path], Sequence[Run]]) -> RecordsByP
 
 
 def _row(study: Study, theirs: LiteratureNumber, records: RecordsByPoint) -> LiteratureRow:
-    ours = _ours(theirs, records)
+    sides = _sides(theirs, records)
+    ours = _values(theirs.column, sides)
     interval = t_interval(ours) if len(ours) > 1 else None
     data = study.scale(theirs.scale).data_name_of(())
-    return LiteratureRow(study.name, data, theirs, ours, interval, _verdict(theirs, ours, interval))
+    if any(at_baseline(side, theirs.column) for side in sides if side):
+        verdict: Verdict = "not learned"
+    elif interval is None:
+        verdict = "one seed" if ours else "not run"
+    else:
+        verdict = _verdict(theirs, interval)
+    return LiteratureRow(study.name, data, theirs, ours, interval, verdict)
 
 
-def _ours(theirs: LiteratureNumber, records: RecordsByPoint) -> list[float]:
-    """Return our value for each seed: a score, or its difference from another row or point."""
-    runs = records.get((theirs.row, theirs.at), ())
+def _sides(theirs: LiteratureNumber, records: RecordsByPoint) -> list[Sequence[RunRecord]]:
+    """Return the runs of a row and, for a difference, those of the row or point it is from."""
+    sides = [records.get((theirs.row, theirs.at), ())]
     if theirs.minus or theirs.minus_at:
-        others = records.get((theirs.minus or theirs.row, theirs.minus_at or theirs.at), ())
-        return [*Pairing.of(runs, others, PLANNED).differences(theirs.column).values()]
-    in_order = sorted(runs, key=lambda run: run.seed)
-    scores = (run.metric(theirs.column) for run in in_order)
-    return [score.value for score in scores if score is not None]
+        other = (theirs.minus or theirs.row, theirs.minus_at or theirs.at)
+        sides.append(records.get(other, ()))
+    return sides
 
 
-def _verdict(theirs: LiteratureNumber, ours: Sequence[float], interval: Interval | None) -> Verdict:
-    if interval is None:
-        return "one seed" if ours else "not run"
+def _values(score: str, sides: Sequence[Sequence[RunRecord]]) -> list[float]:
+    """Return our value for each seed: a score, or the difference between two sides."""
+    if len(sides) == 2:
+        return [*Pairing.of(*sides, PLANNED).differences(score).values()]
+    in_order = sorted(sides[0], key=lambda run: run.seed)
+    scores = (run.metric(score) for run in in_order)
+    return [each.value for each in scores if each is not None]
+
+
+def _verdict(theirs: LiteratureNumber, ours: Interval) -> Verdict:
     low, high = min(theirs.number), max(theirs.number)
     if theirs.by == "value":
-        overlap = interval.low <= high and interval.high >= low
+        overlap = ours.low <= high and ours.high >= low
         return "contained" if overlap else "not contained"
-    contains_0 = interval.low <= 0 <= interval.high
+    contains_0 = ours.low <= 0 <= ours.high
     if theirs.by == "no difference":
         return "no difference" if contains_0 else "a difference"
     if contains_0:
         return "sign undecided"
-    return "same sign" if (interval.mean > 0) == (low + high > 0) else "opposite sign"
+    return "same sign" if (ours.mean > 0) == (low + high > 0) else "opposite sign"

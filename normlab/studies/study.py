@@ -94,8 +94,9 @@ class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
     It is compared with a row's score at a scale and point. If `minus` names another row, or
     `minus_at` another point, it is compared with the difference from there, paired by seed. `by:
     sign` says that only the sign is expected to agree at our size, and `by: no difference` that the
-    authors found no clear difference. `why` says why we have not run it, or what differs.
-    `ours_first` says that our runs had been seen when the number was added.
+    authors found no clear difference. `unit` is the unit of the number if it is not that of our
+    score. `why` says why we have not run it, or what differs. `ours_first` says that our runs had
+    been seen when the number was added.
     """
 
     what: Text
@@ -108,6 +109,7 @@ class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
     at: str = ""
     minus_at: str = ""
     by: Literal["value", "sign", "no difference"] = "value"
+    unit: str = ""
     why: str = ""
     ours_first: bool = False
 

@@ -1,4 +1,4 @@
-"""The page of published numbers says whether our interval contains each, or the signs agree."""
+"""The page of published numbers says whether ours agree with each."""
 
 import pytest
 
@@ -12,15 +12,15 @@ LN, DERF, RMS = "ln", "derf", "rms"
 NANO, SIGN = "published_nanogpt", "norm_optimizer"
 
 
-def page(root, study, values, score="test/loss"):
+def page(root, study, values, score="test/loss", scale="small", **floors):
     """Return a study's lines of the page, given a score by row and point, one per seed."""
-    folder = root / study / "small"
+    folder = root / study / scale
     folder.mkdir(parents=True)
     (folder / RECORDS).touch()
     runs = [
         Run(
             Key(row, point, seed),
-            changed(record(seed=seed), scores={score: Score(x, False, 9)}),
+            changed(record(seed=seed), scores={score: Score(x, False, 9)}, floors=floors),
             (),
         )
         for (row, point), found in values.items()
@@ -33,41 +33,42 @@ def page(root, study, values, score="test/loss"):
 @pytest.mark.parametrize(
     ("losses", "said"),
     [
-        ([1.87, 1.88, 1.90], "the interval contains it"),
-        ([1.70, 1.71, 1.72], "the interval does not contain it"),
-        ([1.88], "no interval: only one seed"),
+        ([1.87, 1.88, 1.90], "yes"),
+        ([1.70, 1.71, 1.72], "no"),
+        ([1.88], "undecided: only one seed (`normlab study run published_nanogpt scale=small`)"),
     ],
 )
 def test_the_page_says_whether_our_interval_contains_a_published_number(tmp_path, losses, said):
     (line,) = page(tmp_path, NANO, {(LN, ""): losses})
-    assert said in line and "| 1.88 (README of karpathy/nanoGPT at 3adf61e1) |" in line
+    assert f"| {said} |" in line and "| 1.88 (README of karpathy/nanoGPT at 3adf61e1) |" in line
 
 
 def test_at_a_different_size_only_the_sign_of_the_difference_is_compared(tmp_path):
     rms, up, down = [5.0, 5.1, 5.2], [5.1, 5.21, 5.3], [4.9, 5.01, 5.1]
     point = "optim=adam decay=usual"
     lines = page(tmp_path / "a", SIGN, {(RMS, point): rms, (DERF, point): up})
-    assert "the same sign" in lines[0] and "0.103 [" in lines[0]
+    assert "| the same, 0.33 times theirs |" in lines[0] and "0.103 [" in lines[0]
     assert "not run yet (`normlab study run norm_optimizer scale=small`)" in lines[1]
     lines = page(tmp_path / "b", SIGN, {(RMS, point): rms, (DERF, point): down})
-    assert "the opposite sign" in lines[0]
+    assert "| the opposite |" in lines[0]
     lines = page(tmp_path / "c", SIGN, {(RMS, point): rms, (DERF, point): [5.2, 5.0, 5.1]})
-    assert "the sign is undecided" in lines[0]
+    assert "| undecided |" in lines[0]
 
 
 @pytest.mark.parametrize(
     ("unified", "said"),
     [
-        ([30.1, 29.8, 30.3], "no clear difference here either"),
-        ([29.1, 29.0, 29.2], "here they differ"),
+        ([30.1, 29.8, 30.3], "yes"),
+        ([29.1, 29.0, 29.2], "no"),
     ],
 )
 def test_where_the_authors_found_no_difference_our_interval_should_contain_0(
     tmp_path, unified, said
 ):
     values = {(LN, ""): [30.0, 30.1, 29.9], ("un", ""): unified}
-    line = page(tmp_path, "repaired", values, "test/bleu_tok")[0]
-    assert "Unified norm minus layer norm" in line and said in line
+    lines = page(tmp_path, "repaired", values, "test/bleu_tok")
+    (line,) = [line for line in lines if "Unified norm minus layer norm" in line]
+    assert f"| {said} |" in line
 
 
 def test_a_row_can_be_compared_with_itself_at_another_point(tmp_path):
@@ -77,8 +78,17 @@ def test_a_row_can_be_compared_with_itself_at_another_point(tmp_path):
         ("bn", "placement=pre"): [25.0, 26.0, 27.1],
     }
     batch, _, placement = page(tmp_path, "translation_norms", values, "test/bleu_tok")
-    assert "-4.967 [" in batch and "the same sign" in batch
-    assert "Pre-norm minus post-norm" in placement and "0.967 [" in placement
+    assert "-4.97 [" in batch and "| the same, 1.2 times theirs |" in batch
+    assert "Pre-norm minus post-norm" in placement and "0.97 [" in placement
+
+
+def test_runs_near_their_untrained_baseline_decide_nothing(tmp_path):
+    losses = {("post", "schedule.warmup=1"): [6.2, 6.3], ("pre", "schedule.warmup=1"): [4.0, 4.1]}
+    settings = {"score": "test/loss", "scale": "long"}
+    learned = page(tmp_path / "a", "warmup", losses, **settings, loss=9.0)[1]
+    assert "25.5 BLEU lost" in learned and "| the same |" in learned
+    untrained = page(tmp_path / "b", "warmup", losses, **settings, loss=6.7)[1]
+    assert "| undecided: a side of ours is not clearly better than untrained |" in untrained
 
 
 def test_an_asterisk_says_that_our_runs_came_first(tmp_path):
