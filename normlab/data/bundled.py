@@ -7,7 +7,7 @@ All three are from the UCI Machine Learning Repository, under CC BY 4.0:
 - `wine`: Aeberhard and Forina 1992, "Wine", 13 measurements of 178 wines from three cultivars, in
   different units: proline is about 750, hue about 1 (doi:10.24432/C5PC7J);
 - `cancer`: Wolberg et al. 1995, "Breast Cancer Wisconsin (Diagnostic)", 30 measurements of 569 cell
-  nuclei, from 0.001 to 4,254 (doi:10.24432/C5DW2B).
+  nuclei, from 0 to 4,254 (doi:10.24432/C5DW2B).
 """
 
 import csv
