@@ -126,9 +126,10 @@ def _sides(theirs: LiteratureNumber, records: RecordsByPoint) -> list[Sequence[R
 
 def _values(score: str, sides: Sequence[Sequence[RunRecord]]) -> list[float]:
     """Return our value for each seed: a score, or the difference between two sides."""
-    if len(sides) == 2:
-        return [*Pairing.of(*sides, PLANNED).differences(score).values()]
-    in_order = sorted(sides[0], key=lambda run: run.seed)
+    first, *others = sides
+    if others:
+        return [*Pairing.of(first, others[0], PLANNED).differences(score).values()]
+    in_order = sorted(first, key=lambda run: run.seed)
     scores = (run.metric(score) for run in in_order)
     return [each.value for each in scores if each is not None]
 
