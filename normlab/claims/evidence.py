@@ -33,7 +33,6 @@ _FORMAT = "normlab.computed/1"
 _NOISE = 1e-9  # smaller float64 values are rounding errors, which differ between machines
 _NOT_COMPARED = ("seed", "observe", "probe")
 _NO_NORM = norm_label({})
-_GROUPS = ("norm", "sites")
 _SETTLED = "auto"  # resolved when the run starts
 _T = TypeVar("_T")
 
@@ -160,11 +159,11 @@ def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
     """Return whether a planned run may have a value: no override of the key sets another one."""
     if key not in run:
         return True
-    if key == "norm" and "sites" in run:  # the label has the sites, such as ln+final_none
-        return True
     if key == "norm":
-        chosen = [name for name in run if "@" in name or name in _GROUPS]
+        chosen = [name for name in run if "@" in name or name == "norm"]
         label = norm_label({name.rpartition("@")[2]: run[name] for name in chosen})
+        if "sites" in run:  # the label ends with them, such as ln+final_none
+            return str(value).startswith(f"{label}+")
         return label in (str(value), _NO_NORM)
     text = run[key]
     return text in (_SETTLED, str(value)) or written(yaml.safe_load(text)) == written(value)

@@ -17,6 +17,8 @@ from tests.claims.handmade_study import STUDY, configs
             "bn+ln",
             {"bn"},
         ),  # the decoder has the default norm
+        ("[norm=bn]", '[norm=bn, "sites={{final:{{norm:rms}}}}"]', "bn+final_rms", {"bn"}),
+        ("[norm=bn]", '[norm=bn, "sites={{final:{{norm:rms}}}}"]', "bn", set()),
     ],
 )
 def test_may_choose_returns_the_rows_whose_runs_match(tmp_path, text, other, norm, rows):
