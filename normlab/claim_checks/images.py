@@ -90,8 +90,8 @@ def shift() -> list[CheckFinding]:
         finding(
             "bn does so",
             "bn shifts its output with the image, and ln does not",
-            f"{'; '.join(in_groups)}; with statistics for each pixel position it changes by "
-            f"{by_position:.0%}",
+            f"{'; '.join(in_groups)}; with statistics for each pixel position the output changes "
+            f"by {by_position:.0%}",
             holds="bn" in following and "ln" not in following,
         ),
         change_finding(
