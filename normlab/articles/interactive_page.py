@@ -7,13 +7,14 @@ piece lists the names of its norms, and `norms` has their data. The page needs n
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
 import yaml
 from msgspec import to_builtins
+from rcssmin import cssmin
+from rjsmin import jsmin
 
 from normlab.articles.article import Article
 from normlab.articles.explanation import both_of
@@ -52,25 +53,14 @@ def interactive_page(
     template = environment("normlab.articles").get_template("page.html")
     return template.render(
         words=words,
-        style=_compact(_without_comments(_text("style.css"))),
-        script="".join(_without_comments(_text(name)) for name in SCRIPTS),
+        style=cssmin(_text("style.css")),
+        script=jsmin("".join(map(_text, SCRIPTS))),
         data=_inlined(values),
     )
 
 
 def _text(name: str) -> str:
     return (files("normlab.articles") / "templates" / name).read_text("utf-8")
-
-
-def _without_comments(code: str) -> str:
-    """Return a script or stylesheet without indentation, empty lines and comment lines."""
-    lines = filter(None, map(str.strip, code.splitlines()))
-    return "".join(f"{line}\n" for line in lines if not line.startswith(("//", "/*", "* ", "*/")))
-
-
-def _compact(style: str) -> str:
-    """Return a stylesheet without the insignificant spaces inside its rules."""
-    return re.sub(r"([;{]|[\w-]:) | (?=})", r"\1", style)
 
 
 def _inlined(data: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ parts:
     endpoint: {contrast: {...}}        exactly one, of a kind in `KINDS`
     secondary: [{contrast: {...}}]     optional: shown, but they decide nothing
     note: ...                          optional: a caveat to quote with the verdict
+    chinese_note: ...                  needed with a note
 
 Errors give the file, the key and the fix.
 """
@@ -47,6 +48,7 @@ class _PartTexts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     assertion: Literal["difference", "equality", "trains", "fails", "figure", "definition"]
     chinese: str = ""
     note: str = ""
+    chinese_note: str = ""
 
 
 class _PartInFile(_PartTexts, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import msgspec
 from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.claims.texts import (
+    chinese_part_text,
     grade_in_chinese,
     number_texts,
     observed_p,
@@ -61,7 +62,7 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
         part=judged_part.number,
         name=judged_part.part.name,
         statement=part_text(judged_part.part),
-        chinese=judged_part.part.chinese,
+        chinese=chinese_part_text(judged_part.part),
         question=judged_part.question,
         source=endpoint.source,
         verdict=judged_part.verdict,

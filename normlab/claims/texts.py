@@ -38,6 +38,11 @@ def part_text(part: "Part") -> str:
     return f"{part.statement} ({part.note})" if part.note else part.statement
 
 
+def chinese_part_text(part: "Part") -> str:
+    """Return the statement of a part in Chinese, with its note."""
+    return f"{part.chinese}（{part.chinese_note}）" if part.chinese_note else part.chinese
+
+
 def part_verdict_text(judged_part: "JudgedPart") -> str:
     """Return the verdict on a part with its grade."""
     return (

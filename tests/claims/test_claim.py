@@ -100,6 +100,7 @@ def test_claims_are_numbered_without_gaps_and_cover_every_article():
 @EACH
 def test_every_statement_of_a_claim_has_a_chinese_translation(claim: Claim):
     said = [claim.chinese, *(part.chinese for part in claim.parts)]
+    said += [part.chinese_note for part in claim.parts if part.note]
     assert all(re.search(r"[\u4e00-\u9fff].*。$", text) for text in said)
 
 
