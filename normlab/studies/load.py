@@ -63,6 +63,9 @@ def load_study(name: str, configs: Path | None = None) -> Study:
         _among(path, "literature", [each.scale], study.scales)
         points = points_of(study.grid)
         _among(path, "literature", [each.at, *([each.minus_at] if each.minus_at else [])], points)
+        if each.by == "sign" and min(each.number) <= 0 <= max(each.number):
+            problem = f"{each.what!r}: by: sign needs numbers above 0, or numbers below 0"
+            raise wrong_value(path, "literature", problem)
     scales = {scale: _checked(path, study, scale) for scale in study.scales}
     return replace(study, scales=scales)
 

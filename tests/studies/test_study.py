@@ -213,6 +213,10 @@ def test_a_literature_value_for_an_unknown_row_or_point_raises_an_error(written)
     for wrong in ({"row": "bm"}, {"row": "bn", "minus": "lm"}, {"row": "bn", "at": "placement=x"}):
         with pytest.raises(UserError, match=r"good.yaml: literature"):
             written(lambda node, wrong=wrong: node.update(literature=[{**number, **wrong}]))
+    for numbers in ([0], [-0.1, 0.2]):
+        no_sign = {**number, "row": "bn", "by": "sign", "number": numbers}
+        with pytest.raises(UserError, match="literature.*'BLEU': by: sign needs numbers above 0"):
+            written(lambda node, no_sign=no_sign: node.update(literature=[no_sign]))
 
 
 def within(*keys):
