@@ -49,7 +49,7 @@ A part is not measured for one of these reasons, or for a reason stated in its f
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -83,7 +83,8 @@ ERROR = 0.05
 The analyses share it: the p value of an analysis is multiplied by 0.05 / (its share) before it is
 compared with 0.05. An analysis uses the seeds with the lowest numbers, and seeds beyond the last
 analysis reached are not used. If several analyses decide, the one with the smallest corrected p
-value counts. If none decides, the last one reached counts.
+value counts. If none decides, the last one reached counts. An analysis in which every seed of a
+side trained, or none, cannot decide if this is no longer so among the seeds of the last one.
 """
 
 
@@ -269,19 +270,32 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
 
 
 def sequential(
-    seeds: Sequence[int], decide_at: Callable[[Sequence[int], Analysis], Decision]
+    seeds: Sequence[int],
+    decide_at: Callable[[Sequence[int], Analysis], Decision],
+    count: Callable[[Sequence[int]], Collection[Count]],
 ) -> tuple[Analysis, Decision]:
     """Decide at each analysis that the seeds reach, and return the analysis that counts.
 
-    Its decision is returned with it. There must be enough seeds for the first analysis.
+    Its decision is returned with it. `count` returns how many of some seeds train on each side.
+    There must be enough seeds for the first analysis.
     """
     ordered = sorted(seeds)
     looks = [look for look in LOOKS if look.seeds <= len(ordered)]
     decisions = [(look, decide_at(ordered[: look.seeds], look)) for look in looks]
-    decided = [pair for pair in decisions if pair[1].verdict in DECIDED]
+    shares = [_all_or_none(count(ordered[: look.seeds])) for look in looks]
+    decided = [
+        (look, decision)
+        for (look, decision), share in zip(decisions, shares, strict=True)
+        if decision.verdict in DECIDED and share == shares[-1]
+    ]
     return min(
         decided, key=lambda pair: pair[1].p.at_look if pair[1].p else 0.0, default=decisions[-1]
     )
+
+
+def _all_or_none(counts: Collection[Count]) -> list[Literal["all", "none", "some"]]:
+    """Return whether all, none or some of the seeds of each side train."""
+    return ["all" if train == n else "some" if train else "none" for train, n in counts]
 
 
 def corrected_for_look(

@@ -332,7 +332,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
                 reason = Reason("too_few_seeds", {"n": str(n), "needed": str(FEWEST)})
             return Decision("not measured", reason=reason), sample.seeds
         look, decision = sequential(
-            sample.seeds, lambda seeds, look: self.decide_at(sample, seeds, look, assertion)
+            sample.seeds,
+            lambda seeds, look: self.decide_at(sample, seeds, look, assertion),
+            lambda seeds: sample.train_counts(seeds).values(),
         )
         return decision, sample.seeds[: look.seeds]
 

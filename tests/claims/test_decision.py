@@ -104,7 +104,7 @@ def looks_taken(values):
             decide(differences, margin=0.5, equality=False, error=look.share), look
         )
 
-    return *sequential(list(values), judge), taken
+    return *sequential(list(values), judge, lambda seeds: [(len(seeds), len(seeds))]), taken
 
 
 def test_a_look_uses_the_lowest_seeds_and_leaves_the_rest_for_the_next_look():

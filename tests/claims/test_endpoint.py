@@ -54,6 +54,17 @@ def test_scores_are_compared_only_if_all_seeds_train(tmp_path):
     assert none.verdict == "undecided" and result_text(none).endswith("0/5 with batch norm")
 
 
+def test_a_decision_by_scores_falls_if_a_seed_of_a_later_analysis_diverges(tmp_path):
+    eight = [*side("ln", 30.0, 8), *side("bn", 28.0, 7)]
+    assert primary(tmp_path, [*eight, *side("bn", 28.0, 8)[7:]], contrast()).verdict == "supported"
+    fallen = primary(tmp_path, [*eight, run(8, "bn", None, status="diverged")], contrast())
+    assert fallen.verdict == "undecided" and fallen.basis.n == 8
+    assert "7/8 with batch norm" in result_text(fallen)
+    # A run that no analysis has reached yet changes nothing.
+    later = [*side("ln", 30.0, 6), *side("bn", 28.0, 5), run(6, "bn", None, status="diverged")]
+    assert primary(tmp_path, later, contrast()).verdict == "supported"
+
+
 def test_seen_seeds_show_a_value_but_only_later_seeds_decide(tmp_path):
     seen = {"seen_seeds": 5}
     records = side("ln", 30.0) + side("bn", 28.0)
