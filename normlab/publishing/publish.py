@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from normlab.errors import UserError
 from normlab.publishing.literature import LITERATURE, literature_folders, literature_page
-from normlab.publishing.published import check_fingerprints, read, rendered
+from normlab.publishing.published import check_records, misplaced, read, rendered
 from normlab.records import manifest
 from normlab.records.code import commit_text
 from normlab.records.files import only_writer
@@ -64,7 +64,7 @@ def unchanged_pack(root: Path, study: str, scale: str) -> Pack:
     published.
     """
     published = pack(root / study / scale)
-    check_fingerprints(published)
+    check_records(published)
     if changed := manifest.problems(root, [published.folder / name for name in PACK]):
         raise UserError("; ".join([*changed.values(), manifest.restore_or_accept(root)]))
     return published
@@ -162,6 +162,7 @@ def publish(
     new = {run.key: PublishedRun.of(run) for run in runs}
     with only_writer(folder / RECORDS):
         published = unchanged_pack(root, study.name, scale)
+        _check_records_are_in_place(published, runs)
         check_experiments(
             published, {key: run.record and _experiment(run.record) for key, run in new.items()}
         )
@@ -188,6 +189,15 @@ def publish(
         for line in replaced.values():
             replacing(f"replaced: {line}")
     return folder
+
+
+def _check_records_are_in_place(published: Pack, runs: Sequence[Run]) -> None:
+    """Raise UserError if the record of a new run was changed by hand, or is of another run."""
+    records = published.records | {run.key: run.record for run in runs if run.record}
+    folders = {run.key: run.folder for run in runs}
+    for key, problem in misplaced(records).items():
+        folder = folders.get(key) or published.folder
+        raise UserError(f"{folder}: {problem}; remove this run and run the study again")
 
 
 def _check_seeds_form_one_experiment(published: Pack, new: Mapping[Key, PublishedRun]) -> None:

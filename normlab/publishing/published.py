@@ -4,13 +4,14 @@ The runs are packed (`normlab.records.packed`). `publish.py` adds runs, and `ver
 that the files match them.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from normlab.errors import UserError
 from normlab.publishing.study_arrangement import study_arrangement
 from normlab.records.manifest import PAGE_FILE
-from normlab.records.packed import MEND_PUBLISHED, RECORDS, Pack, pack
-from normlab.records.record import fingerprint
+from normlab.records.packed import MEND_PUBLISHED, RECORDS, Key, Pack, pack
+from normlab.records.record import RunRecord, fingerprint
 from normlab.reports.pages.report_page import study_page
 from normlab.reports.renaming import with_row_names
 from normlab.reports.runs import Run
@@ -30,23 +31,38 @@ def read(folder: Path) -> list[Run]:
     if not (folder / RECORDS).exists():
         raise UserError(f"{folder} is not a published study, because it has no {RECORDS}")
     runs = pack(folder)
-    check_fingerprints(runs)
+    check_records(runs)
     return [
         Run(key, record, runs.curves.get(key, ()), record and runs.addresses[key])
         for key, record in runs.records.items()
     ]
 
 
-def check_fingerprints(runs: Pack) -> None:
-    """Raise a UserError that lists the records whose config does not match their fingerprint."""
-    wrong = [
-        f"{runs.folder / RECORDS}: the fingerprint of {record.run_id} does not match its config; "
-        f"{MEND_PUBLISHED}"
-        for record in runs.records.values()
-        if record and fingerprint(record.config) != record.fingerprint
-    ]
-    if wrong:
-        raise UserError("\n".join(wrong))
+def check_records(runs: Pack) -> None:
+    """Raise a UserError that lists the published records that do not belong where they are."""
+    problems = misplaced(runs.records).values()
+    if problems:
+        path = runs.folder / RECORDS
+        raise UserError("\n".join(f"{path}: {problem}; {MEND_PUBLISHED}" for problem in problems))
+
+
+def misplaced(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
+    """Return why records were changed by hand or copied from another run, for those that were.
+
+    Such a record does not match its config or its seed, or is in a study twice.
+    """
+    problems: dict[Key, str] = {}
+    known: dict[str, Key] = {}
+    for key, record in records.items():
+        if record is None:
+            continue
+        if fingerprint(record.config) != record.fingerprint:
+            problems[key] = f"the fingerprint of {record.run_id} does not match its config"
+        elif record.seed != key.seed or not record.run_id.endswith(f"-seed{key.seed}"):
+            problems[key] = f"{key.name} with seed {key.seed} has the record of {record.run_id}"
+        elif (other := known.setdefault(record.run_id, key)) != key:
+            problems[key] = f"{key.name} has the same record as {other.name}, {record.run_id}"
+    return problems
 
 
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:

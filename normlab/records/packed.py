@@ -100,11 +100,17 @@ class Pack:
         """Return the result of `of` for each line of a file, given its origin, text and content."""
         if name in self._errors:
             raise UserError(self._errors[name])
+        content: dict[Key, _T] = {}
         try:
-            return {key: of(origin, text, line) for origin, text, key, line in self._lines(name)}
+            for origin, text, key, line in self._lines(name):
+                if key in content:
+                    run = f"{key.name} with seed {key.seed}"
+                    raise UserError(f"{origin} has {run} a second time; {MEND_PUBLISHED}")
+                content[key] = of(origin, text, line)
         except UserError as error:
             self._errors[name] = str(error)
             raise
+        return content
 
     def _lines(self, name: str) -> Iterator[tuple[str, bytes, Key, _Line]]:
         """Yield the origin, text, key and decoded content of each line of a file."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.config.registry import default_choice, option_names
 from normlab.errors import UserError
 from normlab.records.code import NUMERICS, checkout_state, own_norms
-from normlab.records.store import RECORD_FILE, RunStore, read_record
+from normlab.records.store import RECORD_FILE, RunStore, read_record, run_id
 from normlab.studies.process_pool import INTERRUPTED, RunToStart, program
 from normlab.studies.study import SMOKE, Planned, Study
 from normlab.training.data_changes import data_at_hand_changed
@@ -35,18 +35,22 @@ class StudyRun(NamedTuple):
         return RunToStart(name, self.planned.overrides, self.folder)
 
     def record(self, complain: Callable[[str], object] = lambda damage: None) -> "RunRecord | None":
-        """Return the record, or None if there is none or it is damaged.
+        """Return the record, or None if there is none, it is damaged, or it is of another run.
 
-        If it is damaged, the error's message is passed to `complain`.
+        In the last two cases a message is passed to `complain`.
         """
-        ended = (self.folder / RECORD_FILE).is_file()
+        path, mend = self.folder / RECORD_FILE, "`study run` trains the run again"
+        if not path.is_file():
+            return None
         try:
-            return (
-                read_record(self.folder, mend="`study run` trains the run again") if ended else None
-            )
+            record = read_record(self.folder, mend=mend)
         except UserError as error:
             complain(str(error))
             return None
+        if record.run_id != run_id(self.config):
+            complain(f"{path} is the record of {record.run_id}; {mend}")
+            return None
+        return record
 
     def has_ended(self, record: "RunRecord | None") -> bool:
         """Return whether a record shows that the run has ended, with unchanged data.
