@@ -58,6 +58,7 @@ from normlab.claims.verdict import DECIDED, Reason, Verdict
 from normlab.metrics.significance import (
     Interval,
     binomial,
+    constant,
     equivalence,
     fisher,
     p_value,
@@ -74,7 +75,6 @@ RUNS_SEEN = Reason("runs_seen")
 NOT_ALL_TRAIN = Reason("not_all_train")
 REFERENCE_FAILS = Reason("reference_fails")
 NOT_SURVIVED = Reason("not_survived")
-_ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 
 
 ERROR = 0.05
@@ -217,11 +217,6 @@ def decide(
     return Decision(
         "undecided", reason=DIRECTION_SHOWN, unshown=POWER, p=direction, estimate=estimate
     )
-
-
-def constant(values: Sequence[float]) -> bool:
-    """Return whether all values are equal up to rounding, so that there is no interval."""
-    return max(values) - min(values) <= _ROUNDING
 
 
 def contains(values: Sequence[float], value: float, look: Analysis) -> Decision:

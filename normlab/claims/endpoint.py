@@ -358,9 +358,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         plan = evidence.plan(self.study, self.scale)
         study, scale = plan.study, plan.scale
         seeds = target - have
-        # Use new seeds, because completing a partly run seed could pair runs from two machines.
-        known = have or self.seen_seeds
-        records = evidence.records.get((self.study, self.scale), {}) if known else {}
+        # Use new seeds, because completing a partly run seed could pair runs from two machines, and
+        # publishing a seed again is refused.
+        records = evidence.records.get((self.study, self.scale), {})
         known_seeds = {record.seed for record, _ in records.values()}
         after = count(self.seen_seeds + 1)
         new = list(islice((seed for seed in after if seed not in known_seeds), seeds))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from normlab.records.pairs import Summary
 
+_ROUNDING = 1e-12  # smaller differences between float64 values count as zero
 _TINY = 1e-300  # replaces a zero by which the continued fraction would divide
 
 
@@ -37,6 +38,11 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
     sd = math.nan if summary.sd is None else summary.sd
     half = quantile_of_t(confidence, n - 1) * sd / math.sqrt(n)
     return Interval(summary.mean, sd, n, summary.mean - half, summary.mean + half)
+
+
+def constant(values: Sequence[float]) -> bool:
+    """Return whether all values are equal up to rounding, so that a t interval is meaningless."""
+    return max(values) - min(values) <= _ROUNDING
 
 
 def paired_interval(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:

@@ -18,16 +18,18 @@ from normlab.records.packed import RECORDS
 from normlab.records.pairs import PLANNED, Pairing
 from normlab.records.record import RunRecord
 from normlab.reports.runs import Run
+from normlab.reports.tables.comparison import count_diverged
 from normlab.studies.load import load_study
 from normlab.studies.study import LiteratureNumber, Study
 from normlab.templates import environment
 
 LITERATURE = "literature.md"
 RecordsByPoint = Mapping[tuple[str, str], Sequence[RunRecord]]
-"""The finished runs of a published study, keyed by row and point."""
+"""The ended runs of a published study, keyed by row and point."""
 Verdict = Literal[
     "not run",
     "one seed",
+    "diverged",
     "not learned",
     "contained",
     "not contained",
@@ -38,9 +40,9 @@ Verdict = Literal[
     "a difference",
 ]
 """Whether our interval contains the published number; with `by: sign`, whether it agrees with its
-sign; with `by: no difference`, whether it contains 0. If the runs of a side are not clearly better
-than their untrained baseline, they decide nothing."""
-UNDECIDED = ("one seed", "not learned", "sign undecided")
+sign; with `by: no difference`, whether it contains 0. If a run diverged, or the runs of a side are
+not clearly better than their untrained baseline, they decide nothing."""
+UNDECIDED = ("one seed", "diverged", "not learned", "sign undecided")
 
 
 class LiteratureRow(NamedTuple):
@@ -71,7 +73,7 @@ def literature_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     The published numbers are in the files of the studies. `read` returns the runs in a folder.
     """
     rows = [
-        _row(study, theirs, _finished(root / study.name / theirs.scale, read))
+        _row(study, theirs, _ended(root / study.name / theirs.scale, read))
         for study in map(load_study, option_names("study"))
         for theirs in study.literature
     ]
@@ -94,11 +96,10 @@ def literature_folders(root: Path) -> list[Path]:
     return [root / study.name / each.scale for study in studies for each in study.literature]
 
 
-def _finished(folder: Path, read: Callable[[Path], Sequence[Run]]) -> RecordsByPoint:
-    """Return the finished runs of a published study, or {} if there are none."""
+def _ended(folder: Path, read: Callable[[Path], Sequence[Run]]) -> RecordsByPoint:
+    """Return the ended runs of a published study, or {} if there are none."""
     runs = read(folder) if (folder / RECORDS).is_file() else ()
-    finished = [(run.key, run.record) for run in runs if run.record and run.record.finished]
-    return grouped(((key.row, key.point), record) for key, record in finished)
+    return grouped((run.key.row_and_point, run.record) for run in runs if run.record)
 
 
 def _row(study: Study, theirs: LiteratureNumber, records: RecordsByPoint) -> LiteratureRow:
@@ -106,8 +107,10 @@ def _row(study: Study, theirs: LiteratureNumber, records: RecordsByPoint) -> Lit
     ours = _values(theirs.column, sides)
     interval = t_interval(ours) if len(ours) > 1 else None
     data = study.scale(theirs.scale).data_name_of(())
-    if any(at_baseline(side, theirs.column) for side in sides if side):
-        verdict: Verdict = "not learned"
+    if any(count_diverged(side) for side in sides):
+        verdict: Verdict = "diverged"
+    elif any(at_baseline(side, theirs.column) for side in sides if side):
+        verdict = "not learned"
     elif interval is None:
         verdict = "one seed" if ours else "not run"
     else:
@@ -126,6 +129,8 @@ def _sides(theirs: LiteratureNumber, records: RecordsByPoint) -> list[Sequence[R
 
 def _values(score: str, sides: Sequence[Sequence[RunRecord]]) -> list[float]:
     """Return our value for each seed: a score, or the difference between two sides."""
+    if any(count_diverged(side) for side in sides):  # the others are not a fair sample
+        return []
     first, *others = sides
     if others:
         return [*Pairing.of(first, others[0], PLANNED).differences(score).values()]

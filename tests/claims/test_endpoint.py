@@ -31,6 +31,11 @@ def test_a_contrast_with_fewer_than_five_seeds_is_not_measured(tmp_path):
     assert more.cost.startswith("4 runs, about 24 min")
 
 
+def test_new_seeds_are_proposed_if_another_row_has_published_the_first_ones(tmp_path):
+    more = primary(tmp_path, side("gn", 30.0), contrast()).to_measure
+    assert more.command == "normlab study run made scale=small rows=ln,bn seeds=6,7,8,9,10"
+
+
 def test_seeds_trained_on_an_earlier_toy_corpus_must_all_be_rerun(tmp_path):
     earlier = {"source": "toy", "label": "toy (generated German-English)"}
     records = [

@@ -13,14 +13,19 @@ NANO, SIGN = "published_nanogpt", "norm_optimizer"
 
 
 def page(root, study, values, score="test/loss", scale="small", **floors):
-    """Return a study's lines of the page, given a score by row and point, one per seed."""
+    """Return a study's lines of the page, given a score by row and point, one per seed.
+
+    None stands for a seed that diverged.
+    """
     folder = root / study / scale
     folder.mkdir(parents=True)
     (folder / RECORDS).touch()
     runs = [
         Run(
             Key(row, point, seed),
-            changed(record(seed=seed), scores={score: Score(x, False, 9)}, floors=floors),
+            record(seed=seed, status="diverged")
+            if x is None
+            else changed(record(seed=seed), scores={score: Score(x, False, 9)}, floors=floors),
             (),
         )
         for (row, point), found in values.items()
@@ -89,6 +94,12 @@ def test_runs_near_their_untrained_baseline_decide_nothing(tmp_path):
     assert "25.5 BLEU lost" in learned and "| the same |" in learned
     untrained = page(tmp_path / "b", "warmup", losses, **settings, loss=6.7)[1]
     assert "| undecided: a side of ours is not clearly better than untrained |" in untrained
+
+
+def test_if_a_run_diverged_the_others_decide_nothing(tmp_path):
+    losses = {("post", "schedule.warmup=1"): [6.2, 6.3, None], ("pre", "schedule.warmup=1"): [4, 5]}
+    row = page(tmp_path, "warmup", losses, scale="long", loss=9.0)[1]
+    assert "| undecided: one of our runs diverged |" in row and r"| -\* (`warmup`" in row
 
 
 def test_an_asterisk_says_that_our_runs_came_first(tmp_path):

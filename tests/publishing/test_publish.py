@@ -93,6 +93,31 @@ def test_a_new_seed_is_not_published_if_it_or_the_folder_is_wrong(folder, tmp_pa
     assert files(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (replace(made("ln", 3), config={**made("ln", 3).config, "batch_size": 7}), "fingerprint"),
+        (replace(made("ln", 3), seed=7), "ln with seed 3 has the record of .*-seed3"),
+        (made("ln", 2), "ln with seed 3 has the record of .*-seed2"),
+        (made("bn", 3), r"bn has the same record as ln, .*-bn-.*-seed3"),
+    ],
+)
+def test_an_edited_or_copied_record_is_refused_before_anything_is_written(
+    folder, tmp_path, record, problem
+):
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match=f"{problem}.*; remove this run and run the study again"):
+        publish(tmp_path, study(), "smoke", [run(record, "ln", 3), run(made("bn", 3), "bn", 3)])
+    assert files(tmp_path) == before
+
+
+def test_a_run_twice_in_a_packed_file_is_an_error(folder):
+    lines = (folder / RECORDS).read_text().splitlines(keepends=True)
+    (folder / RECORDS).write_text("".join([*lines, lines[0]]))
+    with pytest.raises(ValueError, match=r"records.jsonl, line 5 has ln with seed 1 a second time"):
+        read(folder)
+
+
 def test_replacing_one_seed_by_a_run_on_different_data_is_an_error(folder, tmp_path):
     record = made("ln", 1)
     before = files(tmp_path)

@@ -21,9 +21,14 @@ ROWS = list(load_study("placement_depth").rows)
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("blocks") / "results"
     runs = [
-        run(made(norm, seed, {BLEU: value + seed, "valid/loss": 3.0}), row, seed, point)
-        for row, norm, value in ((ROWS[0], "ln", 30.0), (ROWS[1], "bn", 20.0))
-        for point in ("a=1", "a=2")
+        run(
+            made(norm, seed, {BLEU: values[seed - 1], "valid/loss": 3.0}, batch_size=n),
+            row,
+            seed,
+            point,
+        )
+        for row, norm, values in ((ROWS[0], "ln", (31.0, 32.0)), (ROWS[1], "bn", (21.1, 21.9)))
+        for n, point in enumerate(("a=1", "a=2"), 1)
         for seed in (1, 2)
     ]
     publish(folder, load_study("placement_depth"), "small", runs)
@@ -49,7 +54,7 @@ def test_blocks_contain_a_mean_a_difference_or_a_value_of_a_json_file(root):
     assert made_of(root, f"mean {of} row='{ROWS[0]}'") == "31.50 +- 0.71"
     other_score = f"mean placement_depth/small valid/loss at=a=2 row='{ROWS[0]}'"  # not a column
     assert made_of(root, other_score) == "3.000 +- 0.000"
-    assert made_of(root, f"difference {of} row='{ROWS[1]}'").startswith("-10.00 [-10.00, -10.00]")
+    assert made_of(root, f"difference {of} row='{ROWS[1]}'").startswith("-10.00 [-11.27, -8.73]")
     assert made_of(root, "value bench.json runs.0.rate format=,.1f") == "1,234.5"
 
 

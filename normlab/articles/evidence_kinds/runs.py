@@ -18,7 +18,7 @@ from normlab.metrics.baseline import at_baseline
 from normlab.metrics.score_text import score_text
 from normlab.metrics.significance import Interval
 from normlab.records.pairs import PLANNED, Experiment, Summary
-from normlab.reports.tables.comparison import Comparison
+from normlab.reports.tables.comparison import Comparison, count_diverged
 from normlab.studies.load import load_study
 
 
@@ -110,6 +110,9 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
         else:
             text = self._mean_and_deviation(values, language)
         text += self.origin(experiment, len(values), language)
+        if len(values) < (n := len(experiment.records)):
+            finished = language.runs.finished.format(n=len(values), of=n)
+            text += language.phrasing.between + finished
         if at_baseline([run for run in experiment.records if run.finished], self.score):
             text += language.phrasing.between + language.runs.untrained
         return text
@@ -148,7 +151,7 @@ class TrainsEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_on
 class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The difference of a score from the row `to`, paired by seed, with its 95 % interval.
 
-    If no run of a row finished, the number of its runs that train is shown instead.
+    If a run of a row diverged, the number of its runs that train is shown instead.
     """
 
     gap: str
@@ -165,22 +168,24 @@ class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=
     def interval(self, results: Results) -> Interval:
         """Return the mean difference with its interval.
 
-        Raises UserError if the runs of the rows form no pairs.
+        Raises UserError if there is none.
         """
         base = results.experiment(self.of, self.to, self.at)
-        interval = Comparison.of(self.runs(results), base, PLANNED).interval(self.gap)
+        compared = Comparison.of(self.runs(results), base, PLANNED)
+        interval = compared.interval(self.gap)
         if interval is None:
-            raise UserError(
-                f"{results.folder / self.of}: rows {self.row} and {self.to} form no pairs"
-            )
+            why = compared.obstacle or "they have fewer than two pairs, or all the same difference"
+            rows = f"rows {self.row} and {self.to}"
+            raise UserError(f"{results.folder / self.of}: {rows} have no interval: {why}")
         return interval
 
     def text(self, results: Results, language: Locale) -> str:
         """Return the size of the difference, `0.51 [0.20, 0.82] lower`, with data and seeds."""
         for row in (self.row, self.to):
             runs = results.experiment(self.of, row, self.at).records
-            if runs and not any(run.finished for run in runs):
-                return f"{row} {language.runs.trains.format(n=0, of=len(runs))}"
+            if count_diverged(runs):
+                train = [run for run in runs if run.finished and not at_baseline([run], self.gap)]
+                return f"{row} {language.runs.trains.format(n=len(train), of=len(runs))}"
         interval = self.interval(results)
         lower = interval.mean < 0
         low, high = (-interval.high, -interval.low) if lower else (interval.low, interval.high)

@@ -77,6 +77,7 @@ class RunWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     seeds: str
     trains: str
+    finished: str
     reached: str
     never: str
     untrained: str

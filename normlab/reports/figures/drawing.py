@@ -144,12 +144,12 @@ def _draw_line(axes: "Axes", panel: Panel, line: Series, style: LineStyle, theme
         color=colour,
         label=one_line(style.name),
     )
-    for _, step, value in line.lost:  # draw a cross, at the top if the loss is unknown
+    for _, x, value in line.lost:  # draw a cross, at the top if the value is unknown
         where = axes.get_xaxis_transform() if value is None else axes.transData
         cross = {"color": colour, "marker": "X", "markersize": 7.0}
         shown = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}
         y = 1.0 if value is None else value
-        axes.plot([step], [y], **cross, **shown, label=_DIVERGENCE)
+        axes.plot([x], [y], **cross, **shown, label=_DIVERGENCE)
 
 
 def _set_x_axis(axes: "Axes", panel: Panel, lines: Sequence[Series]) -> None:

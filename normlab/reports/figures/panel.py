@@ -21,7 +21,7 @@ class Series:
     """A line, stored by column: x, then mean, lowest, highest and number of seeds at each x.
 
     `at` is the grid point of the whole line, or of each x. `lost` lists the diverged seeds as
-    (seed, step, last finite value or None).
+    (seed, x, mean of the others or last finite value; None if there is none).
     """
 
     row: str
@@ -32,7 +32,7 @@ class Series:
     low: tuple[float, ...]
     high: tuple[float, ...]
     n: tuple[int, ...]
-    lost: tuple[tuple[int, int, float | None], ...] = ()
+    lost: tuple[tuple[int, int | float, float | None], ...] = ()
 
     @classmethod
     def of_seeds(

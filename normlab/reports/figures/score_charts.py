@@ -31,32 +31,15 @@ def by_axis(table: ScoreTable) -> dict[Axis, list[Panel]]:
     return charts
 
 
+_LinePoint = tuple[float, str, float, float, float, int]
+"""A point of a line: its x, its grid point, then mean, lowest, highest and number of seeds."""
+
+
 def _over_axis(axis: Axis, table: ScoreTable, column: str) -> Panel:
     """Return the chart of a score over an axis: a line per row, a facet per other grid point."""
-    names = [*dict.fromkeys(row.name for row in table.rows)]
-    points_of_lines: list[tuple[tuple[str, str], tuple[float, str, float, float, float, int]]] = []
-    for row in table.rows:
-        if (place := _place(row, axis, table)) is None:
-            continue
-        entry, (x, facet) = row.entries[column], place
-        values = entry.values
-        if entry.summary is None or not all(map(math.isfinite, values)):
-            continue
-        if not axis.numeric:  # rows at the same value are drawn next to each other
-            x += _APART * (names.index(row.name) - (len(names) - 1) / 2)
-        points_of_lines.append(
-            (
-                (row.name, facet),
-                (x, row.point, entry.summary.mean, min(values), max(values), entry.summary.n),
-            )
-        )
-    lines: list[Series] = []
-    for (row, facet), points in grouped(points_of_lines).items():
-        x, at, mean, low, high, n = zip(*sorted(points), strict=True)
-        lines.append(Series(row, facet, at, x, mean, low, high, n))
     ticks = tuple(sorted({axis.position(value) for value in axis.values}))
     return Panel(
-        *(column, table.heading(column), table.heading(column), tuple(lines)),
+        *(column, table.heading(column), table.heading(column), _lines(axis, table, column)),
         across=table.names.get(axis.key) or axis.name + _UNITS.get(axis.key, ""),
         ticks=ticks,
         tick_names=() if axis.numeric else axis.values,
@@ -64,6 +47,36 @@ def _over_axis(axis: Axis, table: ScoreTable, column: str) -> Panel:
         log_across=axis.key in _LOGARITHMIC and min(ticks) > 0,
         joined=axis.numeric,
     )
+
+
+def _lines(axis: Axis, table: ScoreTable, column: str) -> tuple[Series, ...]:
+    """Return a line for each row and facet that has a point.
+
+    If seeds diverged, the point has a cross for each of them, and is the mean of the others.
+    """
+    names = [*dict.fromkeys(row.name for row in table.rows)]
+    points: list[tuple[tuple[str, str], _LinePoint]] = []
+    lost: list[tuple[tuple[str, str], tuple[int, float, float | None]]] = []
+    for row in table.rows:
+        if (place := _place(row, axis, table)) is None:
+            continue
+        entry, (x, facet) = row.entries[column], place
+        if not axis.numeric:  # rows at the same value are drawn next to each other
+            x += _APART * (names.index(row.name) - (len(names) - 1) / 2)
+        values, summary, line = entry.values, entry.summary, (row.name, facet)
+        mean = summary and summary.mean
+        diverged = [each for each in row.records if each.outcome.status == "diverged"]
+        lost += [(line, (record.seed, x, mean)) for record in diverged]
+        if summary is not None and all(map(math.isfinite, values)):
+            point = (x, row.point, summary.mean, min(values), max(values), summary.n)
+            points.append((line, point))
+    crosses = grouped(lost)
+    lines: list[Series] = []
+    for (row, facet), of_line in grouped(points).items():
+        x, at, mean, low, high, n = zip(*sorted(of_line), strict=True)
+        crossed = tuple(crosses.get((row, facet), ()))
+        lines.append(Series(row, facet, at, x, mean, low, high, n, crossed))
+    return tuple(lines)
 
 
 def _place(row: ScoreRow, axis: Axis, table: ScoreTable) -> tuple[float, str] | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from normlab.formats import pipes
 from normlab.metrics.baseline import NOT_CLEAR, clearly_beats
-from normlab.metrics.significance import Interval, t_interval
+from normlab.metrics.significance import Interval, constant, t_interval
 from normlab.records.labels import in_markdown
 from normlab.records.pairs import UNPLANNED, Pairing
 from normlab.records.record import read_number
@@ -18,6 +18,8 @@ from normlab.templates import environment
 
 BASELINES = ("ln", "rms", "bn", "none")
 BOARD = "cards.md"
+_NOISE = 1e-6
+"""Smaller entries of the board are rounding errors, and are shown as 0."""
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
 
 
@@ -44,7 +46,7 @@ def board(cards: Iterable[Card]) -> str:
     titles = list(dict.fromkeys(title for *_, entries in ranked for title in entries))
     rows: list[list[str]] = []
     for sees_later, _, name, entries in ranked:
-        values = [in_markdown(_written(entries.get(title), 1e-4)) for title in titles]
+        values = [in_markdown(_written(entries.get(title), _NOISE)) for title in titles]
         rows.append([f"`{name}`" + (" \\*" if sees_later else ""), *values])
     table = "\n".join(pipes(["norm", *titles], rows, words=1)).rstrip()
     template = environment("normlab.reports.pages", keep_trailing_newline=True).get_template(BOARD)
@@ -124,7 +126,8 @@ class CardScore(NamedTuple):
 def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[CardScore]:
     """Return each score of a short run, with the differences from the baselines that pair with it.
 
-    Runs are paired by the rules for runs that no study planned.
+    Runs are paired by the rules for runs that no study planned. If a seed of a side diverged, its
+    others are not a fair sample, and there is no difference.
     """
     runs = card.short_runs(task)
     if runs is None:
@@ -132,6 +135,7 @@ def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[CardSco
     pairings = {
         name: Pairing.of(card.records_of(task), other.records_of(task), UNPLANNED)
         for name, other in baselines.items()
+        if not (_diverged(card, task) or _diverged(other, task))
     }
     card_scores: list[CardScore] = []
     for name, by_seed in runs.scores.items():
@@ -145,10 +149,16 @@ def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[CardSco
     return card_scores
 
 
+def _diverged(card: Card, task: str) -> bool:
+    """Return whether a seed of a card's short runs of a task diverged."""
+    runs = card.short_runs(task)
+    return runs is not None and bool(runs.diverged)
+
+
 def _difference(baseline: str, pairs: Sequence[tuple[float, float]]) -> BaselineDifference:
     """Return the mean difference from a baseline, with its interval if there are several pairs."""
     gaps = [ours - theirs for ours, theirs in pairs]
-    interval = t_interval(gaps) if len(gaps) > 1 else None
+    interval = None if constant(gaps) else t_interval(gaps)
     return BaselineDifference(baseline, fmean(theirs for _, theirs in pairs), fmean(gaps), interval)
 
 

@@ -41,10 +41,13 @@ class ChartLine(LinePlace):
 
 
 class ChartDivergence(LinePlace):
-    """Where a seed diverged: the step, and the last finite value before it."""
+    """A seed that diverged: at the step `x`, or at the axis value `x` of its run.
+
+    `mean` is the last finite value before the step, or the mean of the other seeds.
+    """
 
     seed: int
-    x: int
+    x: int | float
     mean: float
 
 
@@ -109,9 +112,9 @@ def chart(panel: Panel) -> Chart:
         marked=all(len(line.x) <= _POINTS_SHOWN for line in panel.series),
         series=[_line(line) for line in panel.series],
         ended=[
-            ChartDivergence(**_place(line), seed=seed, x=step, mean=value)
+            ChartDivergence(**_place(line), seed=seed, x=x, mean=value)
             for line in panel.series
-            for seed, step, value in line.lost
+            for seed, x, value in line.lost
             if value is not None
         ],
     )

@@ -41,7 +41,7 @@ def comma_separated(table: ScoreTable) -> str:
                     else (summary.mean, _rounded(summary.sd), summary.n)
                 ),
                 " ".join(map(str, entry.scores)),
-                *(("", "", "") if gap is None else map(_rounded, (gap.mean, gap.low, gap.high))),
+                *(_rounded(x) for x in (gap[:1] + gap[3:] if gap else (entry.bare, None, None))),
                 _rounded(entry.p),
                 "" if entry.article_value is None else entry.article_value,
                 *(int(entry.best), row.outcome, row.stability),

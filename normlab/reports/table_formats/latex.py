@@ -7,6 +7,7 @@ on pages, and `templates/table.tex` writes it.
 
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from normlab.records.labels import one_line
@@ -43,10 +44,14 @@ def escaped(text: str) -> str:
 
 
 class Caption(NamedTuple):
-    """The content of a caption: the title, the numbers of seeds, and the marks in the table."""
+    """The content of a caption: the title, the numbers of seeds, and the marks in the table.
+
+    `ended` is an example of the mark of entries whose seeds did not all finish, or "".
+    """
 
     title: str
     seeds: tuple[int, ...]
+    ended: str
     has_best: bool
     uncertainty: Uncertainty
     baseline: str
@@ -112,6 +117,7 @@ def _caption(table: ScoreTable, baseline: str, uncertainty: Uncertainty, pivoted
     return Caption(
         title,
         tuple(dict.fromkeys((counts[0], counts[-1]))) if counts else (),
+        next(filter(None, map(_ended, table.rows)), "") if pivoted else "",
         any(entry.best for entry in entries),
         uncertainty if compared else "",
         baseline,
@@ -122,13 +128,14 @@ def _pivot(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list
     """Return the header and the lines: one per row, with a column per value of the only axis."""
     (axis,), (column,) = table_axes(table), table.columns
     places = {
-        (row.name, values_at(row.point, table.axes)[axis.key]): row.entries[column]
+        (row.name, values_at(row.point, table.axes)[axis.key]): (row.entries[column], _ended(row))
         for row in table.rows
     }
     lines: list[LatexRow] = []
     for name in dict.fromkeys(row.name for row in table.rows):
-        entries = [places.get((name, value)) for value in axis.values]
-        lines += _lines_of_row(name, entries, uncertainty)
+        of_row = [places.get((name, value), (None, "")) for value in axis.values]
+        entries, ended = zip(*of_row, strict=True)
+        lines += _lines_of_row(name, entries, uncertainty, ended=ended)
     return [table.axis_name(axis.key), *axis.values], lines
 
 
@@ -146,10 +153,20 @@ def _grouped(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], li
 
 
 def _lines_of_row(
-    name: str, entries: Sequence[Entry | None], uncertainty: Uncertainty, texts: Sequence[str] = ()
+    name: str,
+    entries: Sequence[Entry | None],
+    uncertainty: Uncertainty,
+    texts: Sequence[str] = (),
+    ended: Sequence[str] = (),
 ) -> list[LatexRow]:
-    """Return the line of a row and, with intervals, a second line with its differences."""
-    cells = [_score_cell(entry, uncertainty) for entry in entries]
+    """Return the line of a row and, with intervals, a second line with its differences.
+
+    `texts` are in cells at the end. `ended` says for each entry how many of its seeds finished.
+    """
+    cells = [
+        _score_cell(entry, uncertainty, how)
+        for entry, how in zip_longest(entries, ended, fillvalue="")
+    ]
     lines = [LatexRow((name,), (*cells, *map(TextCell, texts)))]
     differences = [_difference_cell(entry) for entry in entries]
     if uncertainty == "intervals" and any(type(each) is DifferenceCell for each in differences):
@@ -157,14 +174,14 @@ def _lines_of_row(
     return lines
 
 
-def _score_cell(entry: Entry | None, uncertainty: Uncertainty) -> Cell:
+def _score_cell(entry: Entry | None, uncertainty: Uncertainty, ended: str) -> Cell:
     """Return the cell of a mean: its standard deviation, stars, and whether it is the best."""
     if entry is None or (value := entry.shown_value) is None:
-        return MissingCell()
+        return TextCell(f"({ended})") if ended else MissingCell()
     stars = ""
     if uncertainty == "stars" and (p := entry.p) is not None:
         stars = next((each for limit, each in _STARS if p < limit), "")
-    return ScoreCell(_signed(value.mean), value.sd, entry.best, stars)
+    return ScoreCell(_signed(value.mean), value.sd, entry.best, stars, ended)
 
 
 def _difference_cell(entry: Entry | None) -> Cell:
@@ -183,3 +200,10 @@ def _signed(number: str) -> str:
 def _whole(row: ScoreRow) -> bool:
     """Return whether all seeds of a row finished."""
     return bool(row.records) and all(record.finished for record in row.records)
+
+
+def _ended(row: ScoreRow) -> str:
+    """Return how many seeds of a row finished, such as `2/5`, or "" if all did or none ran."""
+    if not row.records or _whole(row):
+        return ""
+    return f"{sum(record.finished for record in row.records)}/{len(row.records)}"

@@ -41,15 +41,20 @@ _SIZES = (
 
 
 class ScoreCell(NamedTuple):
-    """A mean, its standard deviation ("" for one seed), bold if it is the best, and its stars."""
+    """A mean, its standard deviation ("" for one seed), bold if it is the best, and its stars.
+
+    `ended` says how many seeds finished, such as `2/5`, and is "" if all did.
+    """
 
     mean: str
     sd: str = ""
     best: bool = False
     stars: str = ""
+    ended: str = ""
 
     def width(self, digit: float) -> float:
         text = f"{self.mean} + {self.sd}" if self.sd else self.mean
+        text += f" ({self.ended})" if self.ended else ""
         return (_digits(text) + len(self.stars)) * digit * (_BOLD if self.best else 1)
 
 

@@ -9,7 +9,7 @@ from normlab.reports.tables.score_table import ScoreTable
 
 
 class Axis(NamedTuple):
-    """A setting that a sweep varies, and its values as text, in order."""
+    """A setting that a sweep varies, and its values as text: numbers in order, or words."""
 
     key: str
     values: tuple[str, ...]
@@ -42,5 +42,6 @@ def table_axes(table: ScoreTable) -> list[Axis]:
     for key in table.axes:
         values = dict.fromkeys(values_at(point, table.axes).get(key) for point in points)
         if None not in values and len(values) > 1:
-            axes.append(Axis(key, tuple(str(value) for value in values)))
+            axis = Axis(key, tuple(str(value) for value in values))
+            axes.append(axis._replace(values=tuple(sorted(axis.values, key=axis.position))))
     return sorted(axes, key=lambda axis: (not axis.numeric, -len(axis.values)))

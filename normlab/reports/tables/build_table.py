@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from normlab.errors import UserError
 from normlab.metrics.score_text import heading
+from normlab.metrics.significance import constant
 from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment, PairRules
 from normlab.reports.arrangement.arrangement import Arrangement, ArticleValues
@@ -143,8 +144,12 @@ def _compared(row: ScoreRow, base: Experiment | None, rules: PairRules) -> Score
 
 
 def _bare(by_seed: Mapping[int, float]) -> float | None:
-    """Return the difference of the only paired seed, or None unless exactly one seed is paired."""
-    return next(iter(by_seed.values())) if len(by_seed) == 1 else None
+    """Return the difference of the only paired seed, or the one that all paired seeds have.
+
+    Returns None if there is no such difference.
+    """
+    values = [*by_seed.values()]
+    return values[0] if values and constant(values) else None
 
 
 def _with_best(

@@ -15,7 +15,7 @@ from normlab.metrics.baseline import (
     at_baseline,
 )
 from normlab.metrics.glossary import has_direction
-from normlab.metrics.significance import Interval, holm, p_value, t_interval
+from normlab.metrics.significance import Interval, constant, holm, p_value, t_interval
 from normlab.records.code import same_code
 from normlab.records.grouping import grouped
 from normlab.records.pairs import (
@@ -65,9 +65,13 @@ class Comparison:
         return {} if self.obstacle or not all(map(math.isfinite, by_seed.values())) else by_seed
 
     def interval(self, score: str) -> Interval | None:
-        """Return the mean difference with its interval, or None for fewer than two pairs."""
-        by_seed = self.differences(score)
-        return t_interval([*by_seed.values()]) if len(by_seed) > 1 else None
+        """Return the mean difference with its interval.
+
+        Returns None for fewer than two pairs, and if all pairs have the same difference, because
+        then there is no spread to judge by.
+        """
+        values = [*self.differences(score).values()]
+        return t_interval(values) if len(values) > 1 and not constant(values) else None
 
 
 def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: PairRules) -> str:

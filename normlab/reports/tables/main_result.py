@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from normlab.records.grouping import grouped
 from normlab.reports.arrangement.row_names import RowName
-from normlab.reports.tables.axes import Axis, table_axes
+from normlab.reports.tables.axes import Axis, table_axes, values_at
 from normlab.reports.tables.score_table import ScoreRow, ScoreTable
 from normlab.reports.tables.standing import (
     PointDifference,
@@ -124,7 +124,18 @@ def _finding(
         name: [point_difference(row, bases.get(row.point), column) for row in rows]
         for name, rows in others.items()
     }
+    if len(axes) == 1:
+        differences = {name: _along(axes[0], table, each) for name, each in differences.items()}
     return _comparisons(differences, axes)
+
+
+def _along(
+    axis: Axis, table: ScoreTable, differences: Sequence[PointDifference]
+) -> list[PointDifference]:
+    """Sort the differences at points by their position on the only axis."""
+    return sorted(
+        differences, key=lambda each: axis.position(values_at(each.point, table.axes)[axis.key])
+    )
 
 
 def _only_row(

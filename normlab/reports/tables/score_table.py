@@ -44,8 +44,8 @@ class DifferenceText(NamedTuple):
 class Entry:
     """A score of a row, by seed, and its difference from the baseline.
 
-    If only one seed can be paired, the difference is `bare`, without an interval. `article_value`
-    is the value that the article reports, on its own data.
+    If only one seed can be paired, or all have the same difference, it is `bare`, without an
+    interval. `article_value` is the value that the article reports, on its own data.
     """
 
     score: str
@@ -82,13 +82,10 @@ class Entry:
     def shown_difference(self) -> DifferenceText | None:
         """The difference, its interval and its p value as text, or None if there is no difference.
 
-        The difference of a single pair of seeds has neither. A difference that is zero for each
-        seed (of loss spikes, for example) is left out.
+        A bare difference has neither. If it is zero (of loss spikes, for example), it is left out.
         """
         if (gap := self.difference) is None or (p := self.p) is None:
             return DifferenceText(difference_text(self.bare, self.score)) if self.bare else None
-        if gap.mean == gap.low == gap.high == 0:
-            return None
         chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
         mean, low, high = (difference_text(x, self.score) for x in (gap.mean, gap.low, gap.high))
         return DifferenceText(mean, low, high, chance)

@@ -1,7 +1,8 @@
 """Decides whether a row is above, below, or not clearly different from the baseline.
 
 A row is above or below the baseline only if the 95 % interval of the difference excludes zero, or
-for a single seed if the bare difference is not zero. A row that did not clearly learn is not
+for a single seed if the bare difference is not zero. If several seeds all have the same difference,
+there is no interval, and the row is not clearly different. A row that did not clearly learn is not
 compared.
 """
 
@@ -72,4 +73,6 @@ def point_difference(row: ScoreRow, base: ScoreRow | None, column: str) -> Point
         return PointDifference(row.point, standing, gap.mean, (gap.low, gap.high))
     if entry.bare is None:
         return PointDifference(row.point, Standing.UNKNOWN)
-    return PointDifference(row.point, Standing.of(entry.bare, entry.bare), entry.bare)
+    one_seed = row.comparison is not None and len(row.comparison.seeds) == 1
+    standing = Standing.of(entry.bare, entry.bare) if one_seed else Standing.OPEN
+    return PointDifference(row.point, standing, entry.bare)

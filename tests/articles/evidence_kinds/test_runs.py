@@ -60,18 +60,19 @@ def test_if_every_run_of_a_row_diverged_none_trains(tmp_path):
         unscored.text(Results(tmp_path), ENGLISH)
 
 
-@pytest.mark.parametrize("diverged", ["bn", "ln"])
-def test_a_gap_to_or_from_a_row_that_diverged_with_every_seed_names_that_row(diverged, tmp_path):
+@pytest.mark.parametrize("row", ["bn", "ln"])
+@pytest.mark.parametrize("lost", [1, 2])
+def test_if_seeds_diverged_a_gap_and_a_mean_say_how_many_did_not(row, lost, tmp_path):
+    diverged = [Key(row, "", seed) for seed in range(1, lost + 1)]
     runs = {
-        Key(row, "", seed): record(
-            norm=row,
-            seed=seed,
-            bleu=None if row == diverged else 30.0,
-            status="diverged" if row == diverged else "finished",
-        )
-        for row in ("bn", "ln")
-        for seed in (1, 2)
+        key: record(norm=key.row, seed=key.seed, bleu=None, status="diverged")
+        if key in diverged
+        else record(norm=key.row, seed=key.seed, bleu=30.0)
+        for key in (Key(row, "", seed) for row in ("bn", "ln") for seed in (1, 2))
     }
     write_pack(tmp_path / "batching" / "small", runs)
     gap = GapEvidence(gap="test/bleu", of="batching/small", row="bn", to="ln")
-    assert gap.text(Results(tmp_path), ENGLISH) == f"{diverged} 0/2 train"
+    assert gap.text(Results(tmp_path), ENGLISH) == f"{row} {2 - lost}/2 train"
+    mean = ScoreEvidence(score="test/bleu", of="batching/small", row=row)
+    said = mean.text(Results(tmp_path), ENGLISH)
+    assert said == "0/2 train" if lost == 2 else said.endswith("; 1 of 2 runs finished")

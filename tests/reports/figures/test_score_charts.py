@@ -6,7 +6,7 @@ from normlab.reports.figures.drawing import draw
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.score_charts import by_axis
 from normlab.reports.pages.chart_json import chart
-from tests.reports.handmade import BLEU, SIZES, build, made, run, study, sweep
+from tests.reports.handmade import BLEU, SIZES, build, diverged, made, run, study, sweep
 
 
 def test_scores_are_drawn_over_a_logarithmic_batch_size_with_a_band():
@@ -28,6 +28,22 @@ def test_scores_over_an_axis_of_words_are_drawn_without_a_line():
     assert not panel.joined and panel.tick_names == ("pre", "post")
     assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
     assert [text.get_text() for text in axes.get_xticklabels()] == ["pre", "post"]
+
+
+def test_a_point_with_diverged_seeds_has_a_cross_for_each_of_them():
+    values = {size: (f"batch_size={size}",) for size in ("8", "32")}
+    found = [
+        run(made("ln", seed, {BLEU: 30.0 + seed}), "ln", seed, f"batch_size={size}")
+        for size in values
+        for seed in (1, 2)
+    ]
+    found[0] = run(diverged(found[0].record, 3), "ln", 1, "batch_size=8")
+    table = build(study(grid={"batch_size": values}, columns=(BLEU,)), found)
+    (panel,) = next(iter(by_axis(table).values()))
+    (line,) = panel.series
+    assert line.lost == ((1, 8.0, 32.0),) and line.n == (1, 2)
+    (cross,) = chart(panel)["ended"]
+    assert (cross["seed"], cross["x"], cross["mean"]) == (1, 8.0, 32.0)
 
 
 def test_a_row_with_one_point_has_a_marker_and_a_second_axis_gives_facets():

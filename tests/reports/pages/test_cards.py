@@ -71,6 +71,9 @@ def test_scores_are_compared_only_over_paired_runs(changes, differences, tmp_pat
         for baseline, mean, gap, interval in by_name["test/nll"].differences
     ]
     assert rounded == differences
+    ln["findings"]["translation"]["values"]["diverged"] = {"2": 7}
+    diverged = written(tmp_path, ln, LN, **changes)
+    assert not any(s.differences for s in scores("translation", mine, {"ln": diverged}))
 
 
 def test_the_page_of_a_card_marks_scores_near_the_untrained_baseline_and_escapes_text(tmp_path):

@@ -26,8 +26,15 @@ def test_csv_values_agree_to_eleven_digits():
     rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
     bn, bleu = rows[2], entry(found, "bn")
     assert float(bn["mean"]) == bleu.summary.mean
-    exact = [bleu.summary.sd, bleu.difference.low, bleu.p]
-    assert [float(bn[name]) for name in ("sd", "low", "p")] == pytest.approx(exact, rel=1e-11)
+    exact = [bleu.summary.sd, bleu.difference.mean, bleu.difference.low, bleu.p]
+    names = ("sd", "difference", "low", "p")
+    assert [float(bn[name]) for name in names] == pytest.approx(exact, rel=1e-11)
+
+
+def test_a_difference_without_an_interval_is_in_its_column():
+    text = comma_separated(table({"ln": [30.0, 30.5], "bn": [28.0, 28.5]}))
+    bn = list(csv.DictReader(io.StringIO(text)))[2]
+    assert (bn["difference"], bn["low"], bn["high"], bn["p"]) == ("-2.0", "", "", "")
 
 
 def test_csv_has_a_line_for_each_row_and_score_with_its_seeds():

@@ -7,7 +7,7 @@ from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.table_formats.latex import latex_table
 from normlab.reports.table_formats.markdown import markdown_table
 from normlab.reports.tables.build_table import build_table
-from tests.reports.handmade import BLEU, build, made, run, study, table
+from tests.reports.handmade import BLEU, build, diverged, made, run, study, table
 
 FIGURES = {"ln": {BLEU: 35.2, "stability": "stable"}, "bn": {BLEU: "no BLEU"}}
 
@@ -61,8 +61,10 @@ def test_special_characters_are_escaped_in_latex_and_markdown():
 def test_latex_has_a_column_per_batch_size_and_stars_for_significance():
     sizes = {size: (f"batch_size={size}",) for size in ("8", "128")}
     values = {("ln", "8"): 30.0, ("bn", "8"): 28.0, ("ln", "128"): 31.0, ("bn", "128"): 31.2}
+    noise = {(n, seed): (seed % 2) / 10 for n in ("ln", "bn") for seed in (1, 2, 3)}
+    noise["bn", 2] = 0.01
     found = [
-        run(made(n, seed, {BLEU: value + (seed % 2) / 10}), n, seed, f"batch_size={size}")
+        run(made(n, seed, {BLEU: value + noise[n, seed]}), n, seed, f"batch_size={size}")
         for (n, size), value in values.items()
         for seed in (1, 2, 3)
     ]
@@ -72,7 +74,7 @@ def test_latex_has_a_column_per_batch_size_and_stars_for_significance():
     text = latex_table(table, baseline="ln", uncertainty="stars")
     assert r"\label{tab:norms-smoke}" in text and r"batch size & 8 & 128 \\" in text
     assert r"ln & 30.07 $\pm$ 0.06 & 31.07 $\pm$ 0.06 \\" in text
-    assert r"bn & 28.07 $\pm$ 0.06$^{***}$ & 30.50 $\pm$ 1.30 \\" in text
+    assert r"bn & 28.07 $\pm$ 0.05$^{***}$ & 30.50 $\pm$ 1.30 \\" in text
     assert "p<0.05" in text and "p<0.05" not in latex_table(table)
     sweep = build_table(
         Arrangement(
@@ -85,6 +87,25 @@ def test_latex_has_a_column_per_batch_size_and_stars_for_significance():
     )
     assert r"\caption{BLEU by batch size on data" in latex_table(sweep)
     assert r"\label{tab:test-bleu-batch-size-2}" in latex_table(sweep, number=2)
+
+
+def test_an_entry_of_a_grid_says_how_many_seeds_finished_if_not_all_did():
+    values = {size: (f"batch_size={size}",) for size in ("8", "128")}
+    found = [
+        run(made(n, seed, {BLEU: 30.0 + seed / 10}), n, seed, f"batch_size={size}")
+        for n in ("ln", "bn")
+        for size in values
+        for seed in (1, 2)
+    ]
+    found[5] = run(diverged(found[5].record, 3), *found[5].key[::2], found[5].key.point)
+    of = study(rows={n: (f"norm={n}",) for n in ("ln", "bn")}, grid={"batch_size": values})
+    one = latex_table(build(dataclasses.replace(of, columns=(BLEU,)), found))
+    assert r"bn & 30.10 (1/2) & 30.15 $\pm$ 0.07 \\" in one
+    assert "(1/2): that many runs finished" in one
+    found[4] = run(diverged(found[4].record, 3), *found[4].key[::2], found[4].key.point)
+    assert r"bn & (0/2) & 30.15" in latex_table(
+        build(dataclasses.replace(of, columns=(BLEU,)), found)
+    )
 
 
 def test_latex_tables_are_split_to_fit_the_width_and_the_height_of_a_page():

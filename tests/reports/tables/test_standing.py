@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from normlab.records.record import Outcome
 from normlab.reports.tables.standing import Standing, main_score, point_difference
 from tests.reports.handmade import BLEU, build, made, noisy, row, run, runs, study, table
+from tests.reports.handmade import entry as entry_of
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,14 @@ def test_a_single_pair_of_seeds_is_above_or_below_by_its_bare_difference():
     of = table(noisy(30.0, 20.0))
     several = point_difference(row(of, "bn"), row(of, "ln"), BLEU)
     assert several.standing is Standing.BELOW and several.interval is not None
+
+
+def test_several_seeds_with_the_same_difference_have_no_interval_and_show_nothing():
+    of = table({"ln": [30.0, 30.5, 30.2, 30.1, 30.4], "bn": [29.5, 30.0, 29.7, 29.6, 29.9]})
+    difference, entry = point_difference(row(of, "bn"), row(of, "ln"), BLEU), entry_of(of, "bn")
+    assert (difference.standing, difference.interval) == (Standing.OPEN, None)
+    assert (entry.p, entry.difference, entry.best) == (None, None, False)
+    assert entry.gap == "-0.50" and not entry_of(of, "ln").best
 
 
 def test_a_row_with_a_diverged_seed_or_without_a_baseline_is_not_compared():
