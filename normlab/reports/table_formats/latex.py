@@ -7,7 +7,6 @@ on pages, and `templates/table.tex` writes it.
 
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from normlab.records.labels import one_line
@@ -165,7 +164,7 @@ def _lines_of_row(
     """
     cells = [
         _score_cell(entry, uncertainty, how)
-        for entry, how in zip_longest(entries, ended, fillvalue="")
+        for entry, how in zip(entries, ended or [""] * len(entries), strict=True)
     ]
     lines = [LatexRow((name,), (*cells, *map(TextCell, texts)))]
     differences = [_difference_cell(entry) for entry in entries]
