@@ -43,13 +43,13 @@ def main(argv: list[str]) -> int:
     folder = one_run(arguments.run)
     run = load(folder, arguments.changes, weights=arguments.weights, data=False)
     if (translate := getattr(run.task, "translate", None)) is not None:
-        with at_work("translating"), run.runtime.autocast():
-            translations = translate(run.model, lines)
+        with at_work("translating"), run.as_tested() as model:
+            translations = translate(model, lines)
         print("\n".join(translations))
     elif (generate := getattr(run.task, "generate", None)) is not None:
         prompt = "\n".join(lines)
-        with at_work("generating"), run.runtime.autocast():
-            text = generate(run.model, prompt, settings, seed=arguments.seed)
+        with at_work("generating"), run.as_tested() as model:
+            text = generate(model, prompt, settings, seed=arguments.seed)
         print(prompt + text)
     else:
         task = run.record.choice("task")

@@ -9,7 +9,7 @@ from torch import nn
 
 from normlab.models.noise import noisy, noisy_weights
 from normlab.norms.model_norms import recalibrated
-from normlab.norms.running import EvalStats, normalized_by, running_norms
+from normlab.norms.running import EvalStats, RunningNorm, normalized_by, running_norms
 from normlab.tasks.base import Task
 
 
@@ -57,6 +57,16 @@ def conditions(task: Task, disturbances: Mapping[str, Sequence[float]]) -> list[
     return [*sizes, *stats, *(both if "batch" in task.test_eval_stats else []), *disturbed]
 
 
+def norms_to_recalibrate(model: nn.Module, *, recalibrate: bool) -> list[RunningNorm]:
+    """Return the norms whose running statistics must be recalibrated before the model is used.
+
+    These are the norms with `eval_stats: recalibrated` and, with `recalibrate`, those with
+    `eval_stats: running`.
+    """
+    kinds = {"recalibrated", "running"} if recalibrate else {"recalibrated"}
+    return [norm for norm in running_norms(model) if norm.eval_stats in kinds]
+
+
 @contextmanager
 def under(
     condition: Condition,
@@ -75,8 +85,7 @@ def under(
     with ExitStack() as stack:
         if condition.eval_stats is not None:
             stack.enter_context(normalized_by(model, condition.eval_stats))
-        kinds = {norm.eval_stats for norm in running_norms(model)}
-        if "recalibrated" in kinds or (recalibrate and "running" in kinds):
+        if norms_to_recalibrate(model, recalibrate=recalibrate):
             device = next(model.parameters()).device
 
             def run() -> None:

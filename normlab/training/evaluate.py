@@ -30,7 +30,7 @@ from normlab.metrics.counts import mean_score
 from normlab.records.record import Score
 from normlab.records.store import hypotheses_file
 from normlab.stages import TESTING, VALIDATING, Stage, say
-from normlab.tasks.base import Task, spread
+from normlab.tasks.base import Batch, Task, spread
 from normlab.tasks.conditions import Condition, conditions, under
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.training.runtime import Runtime
@@ -102,7 +102,7 @@ class Evaluator:
             limit = self.limit
         if self.one_batch:
             limit = size or self.task.eval_batch_size
-        with self._scoring(model, condition, recalibrate=recalibrate):
+        with self.scoring(model, condition, recalibrate=recalibrate):
             scores = self.task.evaluate(
                 model, split, self.runtime.world, outputs=outputs, batch_size=size, limit=limit
             )
@@ -127,7 +127,7 @@ class Evaluator:
         world, device = self.runtime.world, self.runtime.device
         sums: Counter[str] = Counter()
         counts: Counter[str] = Counter()
-        with self._scoring(model, Condition(), recalibrate=recalibrate):
+        with self.scoring(model, Condition(), recalibrate=recalibrate):
             for place in chosen[world.rank :: world.size]:
                 batch = self.task.batch("train", batches[place].tolist()).to(device)
                 losses = self.task.losses(model, batch)
@@ -148,16 +148,16 @@ class Evaluator:
         }
 
     @contextmanager
-    def _scoring(
+    def scoring(
         self, model: nn.Module, condition: Condition, *, recalibrate: bool
     ) -> Iterator[None]:
-        """Put a model into evaluation mode under a condition, and restore its mode on exit."""
+        """Put a model into evaluation mode under a condition, and restore its mode on exit.
+
+        Inside the context, its norms have the running statistics that they are scored with.
+        """
         was_training = model.training
         model.eval()
-        batches = islice(
-            self.task.calibration_batches(self.runtime.world, _RECALIBRATION_SEED),
-            self.recalibration_batches,
-        )
+        batches = self._recalibration_batches()
         try:
             with (
                 torch.no_grad(),
@@ -167,6 +167,11 @@ class Evaluator:
                 yield
         finally:
             model.train(was_training)
+
+    def _recalibration_batches(self) -> Iterator[Batch]:
+        """Yield the batches for recalibration. A model without it needs no training data."""
+        batches = self.task.calibration_batches(self.runtime.world, _RECALIBRATION_SEED)
+        yield from islice(batches, self.recalibration_batches)
 
     def test(
         self, model: nn.Module, weights: "Weights", *, outputs: Path | None = None

@@ -35,6 +35,7 @@ class Exported:
 def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     """Write a finished run's tested weights to a folder, with norms folded if `fold`.
 
+    If the run recalibrates its running statistics, the recalibrated statistics are written.
     The file holds a state dict under `model` (without the weights of folded norms), the config, and
     the names of the folded norms. Everything runs on the CPU. Raises UserError if no norm can be
     folded, or if the folded model's outputs do not agree with the run's.
@@ -51,13 +52,13 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
             "nothing was exported"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_write(folder / WEIGHTS_FILE, "wb") as file:
+    with written.as_tested() as model, atomic_write(folder / WEIGHTS_FILE, "wb") as file:
         content = {
             "format": FORMAT,
             "run_id": run.record.run_id,
             "config": run.record.config,
             "folded": [*written.folded],
-            "model": written.model.state_dict(),
+            "model": model.state_dict(),
         }
         torch.save(content, file)
     return Exported(run.record, folder / WEIGHTS_FILE, written.folded, apart)

@@ -1,6 +1,7 @@
 """Loads finished runs with their model and task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,11 @@ from torch import nn
 from normlab.config.run_config import from_dict, to_dict
 from normlab.errors import UserError
 from normlab.models.folding import fold as fold_norms
-from normlab.norms.running import running_norms
 from normlab.records.packed import address_of
 from normlab.records.record import DISTURBANCES, RunRecord, Score
 from normlab.records.store import VOCABULARY_FOLDER, read_record, read_vocabulary
 from normlab.tasks.base import Task
+from normlab.tasks.conditions import Condition, norms_to_recalibrate
 from normlab.training.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, put_weights, reading
 from normlab.training.data_changes import OTHER_VOCABULARY, check_data
@@ -29,7 +30,8 @@ class LoadedRun:
     """A finished run, with its record, its task, and its model in eval mode.
 
     `weights` is the name of the loaded weights. `recalibrate` says whether their running statistics
-    must be recalibrated before use (averaged weights). `folded` has the names of the folded norms.
+    must be recalibrated before use (averaged weights), as `as_tested` does. `folded` has the names
+    of the folded norms.
     """
 
     record: RunRecord
@@ -64,6 +66,16 @@ class LoadedRun:
         )
         return scores | self._reached()
 
+    @contextmanager
+    def as_tested(self) -> Generator[nn.Module]:
+        """Return the model with the running statistics and the precision that its test used.
+
+        Running statistics are recalibrated if a norm has `eval_stats: recalibrated` or if
+        `recalibrate` is set. On exit, the model has its own statistics again.
+        """
+        with self.evaluator.scoring(self.model, Condition(), recalibrate=self.recalibrate):
+            yield self.model
+
     def path_in_record(self, path: str) -> str:
         """Return the path that the run's record gives to a score of the loaded weights."""
         return path_in_record(path, self.weights, self.config["validate"])
@@ -93,8 +105,8 @@ def load_run(
     dotted `key=value` settings that replace settings in the run's config, such as
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
     into the adjacent linear layers or convolutions (see `normlab.models.folding`). If `data` is
-    false, the run's data may be missing. The model can then translate or continue text, but cannot
-    be scored.
+    false, the run's data may be missing, unless its running statistics must be recalibrated. The
+    model can then translate or continue text, but cannot be scored.
 
     Raises UserError if a file is missing or damaged, a key is invalid, the run is published (and
     has no weights), or no norm can be folded.
@@ -118,6 +130,8 @@ def load_run(
         put_weights(model, chosen_weights.state, folder / "checkpoints")
     model.to(runtime.device, runtime.parameter_dtype).eval()
     folded = _fold(model, recalibrate=chosen_weights.recalibrate) if fold else ()
+    if not data and norms_to_recalibrate(model, recalibrate=chosen_weights.recalibrate):
+        task = _task_for_recalibration(folder, record, config)
     evaluator = build_evaluator(config, task, runtime)
     return LoadedRun(
         record,
@@ -181,10 +195,23 @@ def _settle_data(
         raise UserError(f"{folder} {OTHER_VOCABULARY}")
 
 
+def _task_for_recalibration(folder: Path, record: RunRecord, config: Mapping[str, Any]) -> Task:
+    """Return a run's task with its data. Raises UserError if the data are missing or changed."""
+    task = build_task(config)
+    try:
+        _settle_data(task, folder, record, config, data=True)
+    except UserError as error:
+        raise UserError(
+            f"this run recalibrates its running statistics on training batches, but {error} (or "
+            "use norm.eval_stats=running and validate.average_statistics=average, which need no "
+            "data but are not what the run tested)"
+        ) from None
+    return task
+
+
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
     """Fold norms for inference and return their names, or raise UserError if none can be folded."""
-    norms = running_norms(model)
-    if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
+    if norms_to_recalibrate(model, recalibrate=recalibrate):
         raise UserError(
             "--fold needs the running statistics from training, but this run recalibrates them; "
             "set norm.eval_stats=running, or validate.average_statistics=average for averaged "

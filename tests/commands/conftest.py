@@ -11,7 +11,7 @@ from normlab.records.code import NUMERICS
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, fingerprint
 from normlab.records.store import RunStore, run_id
 from normlab.training import train
-from tests.tiny_runs import tiny, write_corpus
+from tests.tiny_runs import QUICK, tiny, write_corpus
 
 # The longest sentence of a batch limits the output length of all; 50 tokens more exceed it.
 FINISHED = ("norm=bn", "norm.momentum=0.01", "task.test_search.length_offset=50")
@@ -20,8 +20,18 @@ FINISHED = ("norm=bn", "norm.momentum=0.01", "task.test_search.length_offset=50"
 @pytest.fixture(scope="session")
 def finished(corpus, tmp_path_factory):
     """Return the folder of a batch-norm run whose running statistics are far from a batch's."""
-    runs = tmp_path_factory.mktemp("finished")
-    train(compose(tiny(corpus, runs, *FINISHED)))
+    return _trained(corpus, tmp_path_factory.mktemp("finished"), *FINISHED)
+
+
+@pytest.fixture(scope="session")
+def recalibrating(corpus, tmp_path_factory):
+    """Return the folder of a run that tested averaged weights with recalibrated statistics."""
+    folder = tmp_path_factory.mktemp("recalibrating")
+    return _trained(corpus, folder, *FINISHED, *QUICK, "validate.average=2")
+
+
+def _trained(corpus, runs, *overrides):
+    train(compose(tiny(corpus, runs, *overrides)))
     (record,) = runs.rglob("record.json")
     return record.parent
 

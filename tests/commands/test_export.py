@@ -25,6 +25,17 @@ def test_an_exported_model_with_folded_norms_gives_the_same_outputs(finished, tm
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_an_exported_model_has_the_recalibrated_statistics_of_the_test(recalibrating, tmp_path):
+    assert main([str(recalibrating), "--out", str(tmp_path)]) == 0
+    exported = torch.load(tmp_path / "model.pt", weights_only=True)["model"]
+    run = load_run(recalibrating)
+    with run.as_tested() as model:
+        tested = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.testing.assert_close(exported, tested)
+    names = [name for name in tested if name.endswith("running_mean")]
+    assert names and not any(torch.equal(run.model.state_dict()[n], exported[n]) for n in names)
+
+
 def test_a_wandb_workspace_groups_and_filters_runs(wandb_server, capsys):
     pytest.importorskip("wandb_workspaces")
     assert main(["--wandb", "--name", "n", "--where", "task=mlm", "--where", "norm=ln,bn"]) == 0

@@ -14,10 +14,10 @@ from normlab.cli import main
 def translated(capsys, monkeypatch):
     """Return a function that translates bytes and returns the exit status and the output."""
 
-    def translate(text: bytes, run: Path) -> tuple[int, str]:
+    def translate(text: bytes, run: Path, *changes: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))
         capsys.readouterr()
-        status = main(["predict", str(run)])
+        status = main(["predict", str(run), *changes])
         captured = capsys.readouterr()
         return status, captured.out if status == 0 else captured.err
 
@@ -30,6 +30,20 @@ def test_predict_reproduces_the_translations_of_the_test_set(finished, corpus, t
     assert translated(source, finished.parent) == (0, expected)
     alone = translated(source.splitlines()[1], finished)
     assert alone == (0, f"{expected.splitlines()[1]}\n")
+
+
+def test_predict_recalibrates_running_statistics_if_the_test_did(recalibrating, corpus, translated):
+    source = (corpus / "test.de").read_bytes()
+    expected = (recalibrating / "hypotheses.txt").read_text(encoding="utf-8")
+    assert translated(source, recalibrating) == (0, expected)
+    running = translated(source, recalibrating, "validate.average_statistics=average")
+    assert running != (0, expected)
+
+
+def test_recalibration_for_predict_needs_the_data_of_the_run(recalibrating, tmp_path, translated):
+    status, error = translated(b"der Hund\n", recalibrating, f"data_dir={tmp_path / 'nowhere'}")
+    assert status == 1 and "recalibrates its running statistics" in error
+    assert str(tmp_path / "nowhere") in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
