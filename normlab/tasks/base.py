@@ -82,7 +82,8 @@ class Task(ABC):
         test_batch_sizes, test_eval_stats: settings under which to repeat the test. If
             `test_eval_stats` includes `batch`, each batch size is also tested with batch
             statistics.
-        length_buckets: upper bounds of the length groups that get separate test scores.
+        length_buckets: upper bounds of the length groups that get separate test scores. In
+            translation, they are lengths of the source.
         targets: target values by validation score. Records have the steps to reach each of them.
         headline: the task's main score, if it is not the loss.
         padded: whether examples differ in length, so that batches have padding.
@@ -284,6 +285,8 @@ class Task(ABC):
             indices = chosen[part]
             batch = self.collate(split, indices).to(device)
             for name, values in self.score_sums(model, batch).items():
+                each_example = len(values) == len(indices)
+                assert each_example or count == 1, f"{name}: length_buckets need sums per example"
                 rows = bucket[indices][: len(values)]
                 np.add.at(sums[name], rows, values.double().cpu().numpy())
             each(indices, batch)

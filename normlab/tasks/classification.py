@@ -51,6 +51,11 @@ class Classification(Task):
                 f"max_tokens={self.max_tokens}: batches are measured in {self.source.unit}, not "
                 "tokens; set batch_size"
             )
+        if self.length_buckets:
+            raise UserError(
+                f"task.length_buckets={[*self.length_buckets]}: {self.source.unit} have no length "
+                "in tokens; omit it"
+            )
 
     @cached_property
     def splits(self) -> Mapping[str, Labelled]:

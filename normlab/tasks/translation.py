@@ -158,9 +158,15 @@ class Translation(Task):
         }
 
     def score_sums(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        logits, smoothing = self.logits(model, batch), self.label_smoothing
-        loss, nll = label_smoothed_cross_entropy(logits, batch.tgt_out, smoothing)
-        return {"loss": loss[None], "nll": nll[None], "tokens": torch.tensor([batch.tokens])}
+        logits, sizes = self.logits(model, batch), [batch.tokens]
+        if self.length_buckets:  # sums per sentence, which is slower
+            sizes = batch.tgt_tokens.real(batch.tgt_in).sum(1).tolist()
+        sums = [
+            label_smoothed_cross_entropy(*part, self.label_smoothing)
+            for part in zip(logits.split(sizes), batch.tgt_out.split(sizes), strict=True)
+        ]
+        loss, nll = (torch.stack(each) for each in zip(*sums, strict=True))
+        return {"loss": loss, "nll": nll, "tokens": torch.tensor(sizes)}
 
     @torch.no_grad()
     def stepwise(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ from tests.tasks.image_models import SMALL, model_of
         (("task=toy", "task.corpus.size=50", "model=resnet8"), "model=tiny, mini, small"),
         (("task=digits", "model=vit", "model.patch=3"), "patch=3 does not divide .* 8x8"),
         (("task=digits", "max_tokens=100"), "measured in pictures, not tokens; set batch_size"),
+        (("task=digits", "+task.length_buckets=[32]"), "pictures have no length in tokens"),
         (("task=digits", "task.source.valid_size=1790"), "valid_size=1790: there are"),
     ],
 )

@@ -209,3 +209,18 @@ def test_the_unicode_normal_form_of_references_does_not_change_the_scores():
         scores.append(task.score_lines("test", decoded, decoded=decoded))
         assert task.baselines()["bleu"] == pytest.approx(100)
     assert scores[0] == scores[1] and scores[0]["bleu_tok"].value == pytest.approx(100)
+
+
+def test_length_buckets_group_the_sentences_by_their_source_length():
+    task = translation(length_buckets=[16, 18])
+    lengths = task.lengths("test")
+    groups = np.searchsorted([16, 18], lengths[:, 0])
+    assert set(groups.tolist()) == {0, 1, 2}
+    model = built(task)
+    scores = task.evaluate(model, "test", Shard(0, 1))
+    for number, name in enumerate(("length_1_16", "length_17_18", "length_over_18")):
+        chosen = np.flatnonzero(groups == number).tolist()
+        batch = task.batch("test", chosen)
+        found = scores[f"{name}/loss"]
+        assert found.n == lengths[chosen, 1].sum()
+        assert found.value == pytest.approx(task.losses(model, batch)["loss"].item() / batch.tokens)
