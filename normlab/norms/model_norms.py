@@ -1,6 +1,6 @@
 """Takes all norms of a model through a run, and recalibrates their running statistics."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -13,7 +13,7 @@ from normlab.errors import UserError
 from normlab.norms.base import Norm
 from normlab.norms.moments import Moments
 from normlab.norms.ramp import Clock
-from normlab.norms.running import normalized_by, running_norms, statistics_kept
+from normlab.norms.running import RunningNorm, normalized_by, running_norms, statistics_kept
 
 
 class ModelNorms:
@@ -84,15 +84,21 @@ class ModelNorms:
 
 
 @contextmanager
-def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
+def recalibrated(
+    model: nn.Module,
+    run_batches: Callable[[], None],
+    norms: Sequence[RunningNorm] | None = None,
+) -> Iterator[None]:
     """Use recalibrated running statistics inside the context, and restore the old ones on exit.
 
-    `run_batches` feeds batches to the model. Meanwhile, the model is in eval mode (no dropout), but
-    its norms use batch statistics. The new statistics are the moments pooled over all batches of
-    all processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
-    Rows that no batch reaches keep their statistics. Raises UserError if no norm gets any tokens.
+    `norms` are the norms to recalibrate, or None for all. `run_batches` feeds batches to the model.
+    Meanwhile, the model is in eval mode (no dropout), but these norms use batch statistics. The new
+    statistics are the moments pooled over all batches of all processes, which may feed different
+    numbers of batches ("precise BN", Wu and Johnson 2021). Rows that no batch reaches keep their
+    statistics. Raises UserError if no norm gets any tokens.
     """
-    means = {norm: norm.running_moments()[0] for norm in running_norms(model)}
+    norms = running_norms(model) if norms is None else norms
+    means = {norm: norm.running_moments()[0] for norm in norms}
     sums = {n: mean.new_zeros(4, *mean.shape, dtype=torch.float64) for n, mean in means.items()}
 
     def add(total: Tensor, batch: Moments, first: int) -> None:
@@ -102,7 +108,7 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
         for norm, total in sums.items():
             norm.watchers.append(partial(add, total))
             stack.callback(norm.watchers.pop)
-        stack.enter_context(normalized_by(model, "batch"))
+        stack.enter_context(normalized_by(model, "batch", norms))
         stack.enter_context(torch.no_grad())
         run_batches()
     moments = {n: Moments.pooled(sum_over_ranks(s), torch.float64) for n, s in sums.items()}

@@ -1,7 +1,7 @@
 """Norms that use batch statistics in training, and running statistics at inference."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -287,8 +287,10 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 
 
 @contextmanager
-def normalized_by(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
-    """Put the model in eval mode, with its norms using batch or running statistics.
+def normalized_by(
+    model: nn.Module, eval_stats: EvalStats, norms: Iterable[RunningNorm] | None = None
+) -> Iterator[None]:
+    """Put the model in eval mode, with `norms` (None for all) using batch or running statistics.
 
     With `batch`, the model computes what it does in training, but without dropout and without
     updating the tables. All modes are restored on exit.
@@ -296,7 +298,7 @@ def normalized_by(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
     with ExitStack() as stack:
         for module in model.modules():
             stack.callback(setattr, module, "training", module.training)
-        for norm in running_norms(model):
+        for norm in running_norms(model) if norms is None else norms:
             stack.callback(setattr, norm, "eval_stats", norm.eval_stats)
             norm.eval_stats = eval_stats
         model.eval()

@@ -78,21 +78,21 @@ def under(
 ) -> Iterator[None]:
     """Apply a condition to a model that is in eval mode, and undo it on exit.
 
-    Before that, running statistics are recalibrated on training `batches` if a norm has
-    `eval_stats: recalibrated`, or if `recalibrate` is set because the running statistics do not
-    match the weights (averaged weights).
+    The running statistics of norms with `eval_stats: recalibrated` are recalibrated on training
+    `batches`, and also those of norms with `eval_stats: running` if `recalibrate` is set because
+    they do not match the weights (averaged weights). The other norms keep their own statistics.
     """
     with ExitStack() as stack:
         if condition.eval_stats is not None:
             stack.enter_context(normalized_by(model, condition.eval_stats))
-        if norms_to_recalibrate(model, recalibrate=recalibrate):
+        if norms := norms_to_recalibrate(model, recalibrate=recalibrate):
             device = next(model.parameters()).device
 
             def run() -> None:
                 for batch in batches:
                     task.losses(model, batch.to(device))
 
-            stack.enter_context(recalibrated(model, run))
+            stack.enter_context(recalibrated(model, run, norms))
         if condition.noise is not None:
             stack.enter_context(noisy(model, condition.noise))
         if condition.weight_noise is not None:
