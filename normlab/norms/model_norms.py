@@ -55,6 +55,8 @@ class ModelNorms:
             norm.begin_step(Clock(step, total))
         for norm in self._running:
             norm.frozen = last is not None and step > last
+            if norm.frozen:
+                norm.last_batch = None  # frozen norms measure no batch, so probes have none to read
             norm.pending.begin()
 
     def _last_unfrozen(self, total: int | None) -> int | None:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from normlab.norms.make import make_norm
+from normlab.norms.model_norms import ModelNorms
 from normlab.norms.tokens import Tokens
 from normlab.probes.statistics import (
     Fluctuation,
@@ -53,6 +54,24 @@ def test_the_discrepancy_uses_the_running_statistics_from_before_the_batch():
     assert row["mean/encoder.final"] == pytest.approx(expected)
     sited = [value for name, value in row.items() if name.startswith("mean/")]
     assert row["mean"] == pytest.approx(sum(sited) / len(sited))
+
+
+def test_probes_measure_nothing_once_statistics_are_frozen():
+    model = seq2seq("bn", "pre").train()
+    norms = ModelNorms(model, freeze_statistics=0.5)
+    probes = {
+        TrainInferenceDiscrepancy: {"eps": 1e-5},
+        Fluctuation: {"window": 2},
+        StatisticsGradient: {},
+        Padding: {},
+    }
+    for step in (1, 2):
+        norms.begin_step(step, 2)
+        rows = [observed(kind(every=1, **values), model) for kind, values in probes.items()]
+        norms.commit()
+        empty = [not row.keys() - {"share", "max"} for row in rows]
+        assert empty == [step == 2] * 4
+        assert rows[-1]["share"] == 0.25
 
 
 def test_fluctuation_matches_a_hand_computed_example():
