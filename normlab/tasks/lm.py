@@ -57,7 +57,8 @@ SCORED = Draw(0, 0)  # the draw of the scored examples, which are the same in ev
 class DocumentBatches(Batches):
     """Training batches of documents, whose `max_length` may change once during training.
 
-    Epochs keep counting when the length changes, so that masks do not repeat.
+    Epochs keep counting when the length changes, so that masks do not repeat. Raises UserError if
+    no batches can be made, also with the later `max_length`.
     """
 
     def __init__(self, task: "DocumentTask", shard: Shard, seed: int):
@@ -68,6 +69,15 @@ class DocumentBatches(Batches):
             return Draw(seed, epoch, later.max_length if self._drawn > self._change_at else None)
 
         super().__init__(**task.plan(shard, seed, draw))
+        if later.step is not None:
+            try:
+                task.calibration_batches(shard, seed)  # plans an epoch of the later length
+            except UserError as error:
+                problem, _, _ = str(error).partition(";")
+                raise UserError(
+                    f"task.length_change.max_length={later.max_length} is not possible: {problem}; "
+                    "change it, or the batch size (batch_size, max_tokens)"
+                ) from error
 
     def __next__(self) -> Any:
         self._drawn += 1

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from normlab.data.example_random import random_numbers
 from normlab.data.masking import NUMBERS_PER_TOKEN, Corruption, mask_tokens
-from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
+from normlab.data.segment_pairs import LEAST, MARKS, Pairs, segment_pairs
 from normlab.data.vocabulary import DocumentTokenizer
+from normlab.errors import UserError
 from normlab.metrics.counts import mean_scores, perplexity, unigram_nll
 from normlab.metrics.glossary import new_score
 from normlab.models.text import MaskedLM
@@ -72,6 +73,22 @@ class MaskedLanguageModeling(DocumentTask):
     sum_shapes: ClassVar[Mapping[str, tuple[int, ...]]] = dict.fromkeys(
         ("tokens", "nll", "hits", "hits_in_top", "pairs", "pair_nll", "pair_hits"), ()
     )
+
+    def __post_init__(self):
+        super().__post_init__()
+        keys = {
+            "max_length": self.max_length,
+            "eval_max_length": self.eval_max_length,
+            "length_change.max_length": self.length_change.max_length,
+        }
+        special = MARKS if self.nsp else MARKS - 1
+        least = special + LEAST
+        for key, value in keys.items():
+            if value is not None and value < least:
+                raise UserError(
+                    f"task.{key}={value} is too small: an example has {special} special tokens "
+                    f"and room for at least {LEAST} others; set it to {least} or more"
+                )
 
     def examples(self, split: str, draw: Draw, limit: int) -> Pairs:
         data = self.split(split)

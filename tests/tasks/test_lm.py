@@ -89,6 +89,14 @@ def test_every_token_is_scored_once_regardless_of_the_batch_size(task):
     assert not any(score.higher_is_better for score in scores[0].values())
 
 
+def test_a_length_change_that_does_not_fit_is_refused_before_training():
+    change = LengthChange(step=6, max_length=24)
+    values = {"max_length": 12, "length_change": change, "batch_size": None}
+    with pytest.raises(ValueError, match=r"length_change.max_length=24 is not possible: sentence"):
+        lm(**values, max_tokens=20).train_batches(ALONE, 1)
+    lm(**values, max_tokens=24).train_batches(ALONE, 1)
+
+
 def test_bits_per_character_match_a_worked_example():
     task = lm(FewWords(), length_buckets=[4])
     model = text_model(task, "none")

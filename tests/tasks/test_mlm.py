@@ -234,6 +234,19 @@ def test_a_length_change_without_a_step_or_a_length_is_refused(step, max_length)
         LengthChange(step=step, max_length=max_length)
 
 
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"length_change": LengthChange(step=3, max_length=4)}, "length_change.max_length=4"),
+        ({"max_length": 3, "nsp": False}, "max_length=3"),
+        ({"eval_max_length": 4}, "eval_max_length=4"),
+    ],
+)
+def test_a_length_without_room_for_tokens_is_refused_before_training(changes, key):
+    with pytest.raises(ValueError, match=rf"task\.{key} is too small: .*set it to [45] or more"):
+        mlm(**changes)
+
+
 def test_evaluation_uses_its_own_length_or_else_the_final_training_length():
     own = mlm(max_length=12, eval_max_length=30)
     assert 12 < own.lengths("valid").max() <= 30
