@@ -64,6 +64,17 @@ class CharacterText(DocumentCorpus):
         text = self._text
         end = len(text) - round(self.test_share * len(text))
         middle = end - round(self.valid_share * len(text))
-        for split, part in (("test", text[end:]), ("valid", text[middle:end])):
+        valid = f"task.corpus.valid_share={self.valid_share}"
+        test = f"task.corpus.test_share={self.test_share}"
+        parts = {
+            "test": (text[end:], f"raise {test}"),
+            "valid": (text[middle:end], f"raise {valid}"),
+            "train": (text[:middle], f"lower {valid} or {test}"),
+        }
+        for split, (part, cure) in parts.items():
+            if not part.strip():
+                raise UserError(
+                    f"{self._path} has {len(text)} characters, which leaves no text for {split}; "
+                    f"{cure}, or add text"
+                )
             yield split, [part]
-        yield "train", [text[:middle]]

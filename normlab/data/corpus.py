@@ -127,13 +127,14 @@ def describe_corpus(
     return {**origin, **values, **tables}
 
 
-def check_splits(name: str, sizes: Mapping[str, int]) -> None:
+def check_splits(
+    name: str, sizes: Mapping[str, int], *, cure: str = "add the missing files"
+) -> None:
     """Raise UserError if a required split of a corpus has no examples."""
     missing = [split for split in REQUIRED if not sizes.get(split)]
     if missing:
         counts = ", ".join(f"{split}: {size}" for split, size in sizes.items())
         raise UserError(
             f"corpus {name} has no examples in {' and '.join(missing)} "
-            f"(sizes: {counts or 'none'}); add the missing files, or put a blank line between "
-            "documents"
+            f"(sizes: {counts or 'none'}); {cure}"
         )

@@ -69,7 +69,7 @@ class LabelledSource(DataSource, Generic[Examples]):
     def splits(self) -> dict[str, Examples]:
         """Return `train`, `valid` and `test`, with `valid` held out of the published `train`.
 
-        Raises UserError if `valid_size` or `train_size` is out of range.
+        Raises UserError if `valid_size` or `train_size` is out of range or rounds to no examples.
         """
         published = self.published()
         train = published["train"]
@@ -79,11 +79,22 @@ class LabelledSource(DataSource, Generic[Examples]):
                 f"{self.unit}; hold out at least 1, and keep at least 1 per class for training"
             )
         valid, train = stratified_split(train, self.valid_size / len(train), seed=0)
+        self._check_size("valid_size", valid)
         if self.train_size is not None:
             if self.train_size > len(train):
                 raise UserError(f"task.source.train_size={self.train_size} exceeds {len(train)}")
             train, _ = stratified_split(train, self.train_size / len(train), seed=self.train_size)
+            self._check_size("train_size", train)
         return {"train": train, "valid": valid, "test": published["test"]}
+
+    def _check_size(self, key: str, examples: Examples) -> None:
+        """Raise UserError if a size is so small that no example of any class is taken."""
+        if not len(examples):
+            raise UserError(
+                f"task.source.{key}={getattr(self, key)}: the same fraction of each of the "
+                f"{len(self.classes)} classes is taken, which rounds to no {self.unit}; set it to "
+                f"{len(self.classes)} or more"
+            )
 
 
 def stratified_split(examples: Examples, share: float, *, seed: int) -> tuple[Examples, Examples]:

@@ -99,7 +99,11 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
         with (folder / f"{split}.txt").open("ab") as file:
             file.write(b"\n" + text if sizes[split] else text)
         sizes[split] += 1
-    check_splits(corpus.name, sizes)
+    cure = (
+        "add the missing files, put a blank line between documents, or raise "
+        "task.corpus.valid_share and task.corpus.test_share"
+    )
+    check_splits(corpus.name, sizes, cure=cure)
     return {split: repeated[split] for split in dict.fromkeys([*REQUIRED, *sorted(sizes)])}
 
 
@@ -126,7 +130,8 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
         ).append(folder, split)
     checksum = file_checksum(path)
     path.unlink()
-    if not (folder / f"{split}.ids").stat().st_size:
+    ids = folder / f"{split}.ids"  # missing if the split has only blank lines
+    if not ids.is_file() or not ids.stat().st_size:
         raise UserError(f"no sentence of {split} has any tokens; check that it is text")
     data = EncodedDocuments.load(folder, split)
     return {

@@ -44,6 +44,22 @@ def test_the_last_tenth_is_the_test_split_and_data_dir_may_be_a_folder_or_a_file
     assert windows.characters.sum() == pytest.approx(sizes[2] + 1)
 
 
+@pytest.mark.parametrize(
+    ("content", "change", "message"),
+    [
+        ("To be, or not to be: that is it", [], r"leaves no text for valid; raise .*share=0.01"),
+        ("To be" + " " * 40, [], r"leaves no text for test; raise task.corpus.test_share=0.1"),
+        (TEXT, ["task.corpus.test_share=0.996", "task.corpus.valid_share=0.0039"], r"for train; l"),
+    ],
+    ids=["valid", "test", "train"],
+)
+def test_a_split_without_text_is_refused(content, change, message, tmp_path: Path):
+    (tmp_path / "input.txt").write_text(content, "utf-8")
+    settings = [*SETTINGS, f"data_dir={tmp_path}", *change]
+    with pytest.raises(UserError, match=message):
+        _ = build_task(to_dict(compose(settings))).data
+
+
 def test_the_error_for_a_missing_text_says_where_to_download_it(tmp_path: Path):
     with pytest.raises(UserError, match=r"set data_dir to input.txt.*download it from https://raw"):
         build_task(to_dict(compose(SETTINGS)))

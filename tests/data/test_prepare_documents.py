@@ -123,8 +123,9 @@ def test_the_unicode_normal_form_does_not_change_character_counts():
     assert counts[0] == counts[1] and counts[0][:2] == [len(x) for x in sentences]
 
 
-def test_a_split_without_any_tokens_is_refused(cache):
-    splits = {**SPLITS, "test": [["\u200b"], ["\x00"]]}
+@pytest.mark.parametrize("documents", [[["\u200b"], ["\x00"]], [[" "], [""]]])
+def test_a_split_without_any_tokens_is_refused(documents, cache):
+    splits = {**SPLITS, "test": documents}
     with pytest.raises(ValueError, match="no sentence of test has any tokens"):
         prepare(splits, pieces="wordpiece")
     assert not [path for path in cache.iterdir() if path.is_dir()]

@@ -19,6 +19,7 @@ from tests.tasks.image_models import SMALL, model_of
         (("task=digits", "max_tokens=100"), "measured in pictures, not tokens; set batch_size"),
         (("task=digits", "+task.length_buckets=[32]"), "pictures have no length in tokens"),
         (("task=digits", "task.source.valid_size=1790"), "valid_size=1790: there are"),
+        (("task=digits", "task.source.valid_size=1"), "valid_size=1: .* no pictures; set it to 10"),
     ],
 )
 def test_invalid_image_settings_raise_an_error(overrides, message):

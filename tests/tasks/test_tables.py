@@ -32,6 +32,14 @@ def test_the_bundled_tables_have_the_published_rows_and_classes(name, shape, cou
     assert np.array_equal(np.sort(rows, axis=0), np.sort(data.features, axis=0))
 
 
+def test_a_size_that_rounds_to_no_example_of_any_class_is_refused():
+    table = BundledTable(name="wine", valid_size=24)
+    for key in ("train_size", "valid_size"):
+        setattr(table, key, 1)
+        with pytest.raises(UserError, match=rf"{key}=1: .* rounds to no rows; set it to 3 or more"):
+            table.splits()
+
+
 def test_features_keep_their_units_until_the_first_norm():
     task, model = built("task=wine", "norm=bn")
     batch = task.batch("train", range(32))
