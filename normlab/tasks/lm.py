@@ -16,7 +16,13 @@ from normlab.data.batching import Batches
 from normlab.data.documents import DocumentCorpus
 from normlab.data.prepare_documents import PreparedDocuments, prepare_documents
 from normlab.data.text_windows import Windows, text_windows
-from normlab.data.vocabulary import SPECIALS, DocumentTokenizer, Pieces, check_vocab_size
+from normlab.data.vocabulary import (
+    LINE_BREAK,
+    SPECIALS,
+    DocumentTokenizer,
+    Pieces,
+    check_vocab_size,
+)
 from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
 from normlab.metrics.counts import mean_scores, perplexity, unigram_nll
@@ -313,10 +319,11 @@ class LanguageModeling(DocumentTask):
     ) -> str:
         """Continue a prompt with a model in eval mode, or raise UserError if it is too long."""
         tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
+        lines = [line.rstrip("\r") for line in prompt.split("\n")]
+        if self.pieces == "characters":  # the model has read the text as one line
+            lines = [LINE_BREAK.join(lines)]
         ids = [DocumentTokenizer.bos_id]
-        ids += [
-            token for sentence, _ in tokenizer.encode(prompt.splitlines()) for token in sentence
-        ]
+        ids += [token for sentence, _ in tokenizer.encode(lines) for token in sentence]
         positions = model.max_positions or len(ids) + settings.max_tokens
         if len(ids) > positions:
             raise UserError(

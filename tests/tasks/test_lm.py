@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.data.vocabulary import DocumentTokenizer
+from normlab.data.vocabulary import LINE_BREAK, DocumentTokenizer
 from normlab.distributed.process_group import Shard
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.models.text import CausalLM
@@ -27,6 +27,16 @@ class FewWords(SmallDocuments):
         yield "test", ("the blue", "a a")
         yield "test", ("na",)
         yield from ((split, text) for split, text in super().documents() if split != "test")
+
+
+class Separated(SmallDocuments):
+    """Documents with a line break and a line separator, as in a text of characters."""
+
+    name = "separated"
+
+    def documents(self):
+        for split, text in super().documents():
+            yield split, [*text[:-1], f"{LINE_BREAK}\u2028{text[-1]}"]
 
 
 def lm(corpus=None, **changes):
@@ -212,6 +222,17 @@ def test_generation_stops_at_max_tokens_and_at_the_last_position(task, max_token
     settings = sampling(max_tokens=max_tokens)
     assert task.generate(model, "the", settings, seed=0) == " the" * count
     assert len(model.fed) == 1 + count <= 20
+
+
+@pytest.mark.parametrize(
+    ("pieces", "read"),
+    [("characters", "the\n\nriver\u2028a"), ("bpe", "the river\u2028a")],
+)
+def test_a_prompt_has_the_line_breaks_that_the_model_was_trained_with(pieces, read):
+    task = lm(pieces=pieces, corpus=Separated())
+    model = fixed(task, word=50.0)
+    task.generate(model, "the\n\nriver\u2028a", sampling(max_tokens=1), seed=0)
+    assert task.data.tokenizer.decode(model.fed[1:]) == read
 
 
 def test_a_prompt_that_leaves_no_room_is_refused(task):
