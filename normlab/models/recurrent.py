@@ -133,6 +133,13 @@ class Noise(nn.Module):
         return x + self.deviation * noise.to(x)
 
 
+class Entry(nn.Module):
+    """The identity on the input of a stack, as a module for hooks (see `Anatomy.entry`)."""
+
+    def forward(self, x: Float[Tensor, "B P F"], tokens: Tokens) -> Float[Tensor, "B P F"]:
+        return x
+
+
 class Recurrent(Stack):
     """A stack of recurrent layers."""
 
@@ -145,6 +152,7 @@ class Recurrent(Stack):
         )
         self.dropout = Dropout(sizes.dropout)
         self.noise = Noise(sizes.initial_noise) if sizes.initial_noise else None
+        self.entry = Entry()
 
     @property
     def cells(self) -> list[RecurrentCell]:
@@ -166,13 +174,13 @@ class Recurrent(Stack):
     def forward(self, x: Float[Tensor, "B P F"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         """Return the hidden states of the last layer at each position."""
         length = x.shape[1]
-        x, tokens = self._aligned(x, tokens)
+        x, tokens = self._aligned(self.entry(x, tokens), tokens)
         hidden, _ = self.advance(x, tokens, self.begin(x, x.shape[0]))
         return hidden[:, :length]
 
     def anatomy(self) -> Anatomy:  # the layers loop over positions and are not compiled
         return Anatomy(
-            entry=self, first=self, last=self, both_ways=False, max_positions=None, blocks=()
+            entry=self.entry, first=self, last=self, both_ways=False, max_positions=None, blocks=()
         )
 
     def advance(
@@ -232,7 +240,8 @@ class StateDecoding:
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Feed one token per sequence and return the last layer's hidden states."""
         tokens = Tokens(start=self.position)
-        x, self.states = self.layers.advance(self.embedding(ids[:, None]), tokens, self.states)
+        x = self.layers.entry(self.embedding(ids[:, None]), tokens)
+        x, self.states = self.layers.advance(x, tokens, self.states)
         self.position += 1
         return x[:, 0]
 

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from normlab.config.compose import compose
 from normlab.config.run_config import to_dict
 from normlab.models.base import Image, Text, TextToText
+from normlab.models.noise import noisy
 from normlab.models.recurrent import Noise, StateDecoding
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
@@ -180,6 +181,23 @@ def test_every_norm_trains_and_decodes_token_by_token(norm):
         found = torch.stack([model.decode_step(ids[:, t], state) for t in range(9)], dim=1)
         expected = model.project(model(ids, Tokens(torch.ones_like(tokens.valid))))
         assert_close(found, expected)
+
+
+@torch.no_grad()
+def test_noise_on_the_input_reaches_each_token_that_is_decoded_alone():
+    model = network("norm=ln").eval()
+    ids, _ = sentences([5, 5], seed=1)
+
+    def decoded():
+        state = model.start_decoding(2, max_length=5)
+        assert isinstance(state, StateDecoding)
+        return torch.stack([model.decode_step(column, state) for column in ids.unbind(1)], 1)
+
+    plain = decoded()
+    with noisy(model, 2.0):
+        moved = (decoded() - plain).abs().amax(-1)
+    assert moved.min() > 1e-3
+    assert torch.equal(decoded(), plain)
 
 
 def test_initial_weights_are_the_same_for_every_norm_and_follow_recurrent_init():
