@@ -139,6 +139,10 @@ class Embedding(nn.Embedding):
             self.weight[self.padding_idx] = 0
 
 
+class OutputTable(Embedding):
+    """The weights of an output layer that is not tied, initialized like an embedding."""
+
+
 class Sinusoids(nn.Module):
     """Fixed sinusoidal position vectors, used like a learned table."""
 

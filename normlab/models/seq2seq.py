@@ -227,7 +227,7 @@ class Seq2Seq(nn.Module):
                 "task.joint_vocabulary=true or model.share_embeddings=target"
             )
         if sizes.share_embeddings == "none":
-            output = builder.tokens(spec.target_vocab)
+            output = builder.output_table(spec.target_vocab)
         source = builder.embedding("encoder", source_tokens, scaled=True)
         target = builder.embedding("decoder", target_tokens, scaled=True)
         depth, other = sizes.encoder_layers, sizes.decoder_layers

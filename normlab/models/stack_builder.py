@@ -16,6 +16,7 @@ from normlab.models.layers import (
     InputEmbedding,
     Linear,
     OutputLayer,
+    OutputTable,
     Sinusoids,
     position_table,
 )
@@ -74,7 +75,7 @@ class StackBuilder:
         """The standard deviation of normal initial weights, or None for Xavier initialization."""
         return 0.02 if self.sizes.init == "normal" else None
 
-    def tokens(self, vocab: int, pad_id: int | None = None) -> Embedding:
+    def tokens(self, vocab: int, pad_id: int) -> Embedding:
         """Build the token embedding for a vocabulary."""
         return Embedding(
             vocab,
@@ -83,6 +84,10 @@ class StackBuilder:
             unit=self.sizes.fixnorm,
             deviation=self.deviation,
         )
+
+    def output_table(self, vocab: int) -> OutputTable:
+        """Build the weights of an untied output layer, initialized like a token embedding."""
+        return OutputTable(vocab, self.sizes.dim, deviation=self.deviation)
 
     def positions(self, count: int) -> Sinusoids | Embedding | None:
         """Build the position vectors, with half the tokens' deviation if `init=normal` (GPT-2)."""

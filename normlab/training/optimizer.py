@@ -1,6 +1,6 @@
 """The optimizer of a run: its parameter groups, and Muon combined with AdamW."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, get_args
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from normlab.config.instantiation import class_of, instantiate
 from normlab.errors import UserError
-from normlab.models.layers import OutputLayer
+from normlab.models.layers import OutputLayer, OutputTable
 from normlab.norms.base import Norm
 
 Kind = Literal["norm", "bias", "embedding", "output", "other"]
@@ -96,13 +96,30 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
         return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
     groups: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {(): []}
     at_sites = _settings_of_norms(settings, model)
-    for parameter, kind in optimizer_kinds(model):
+    kinds = list(optimizer_kinds(model))
+    _check_weights(settings, {kind for _, kind in kinds})
+    for parameter, kind in kinds:
         options: dict[str, float] = {**settings.get(kind, {}), **at_sites.get(id(parameter), {})}
         if muon:
             options["hidden"] = kind == "other" and parameter.ndim == 2
         groups.setdefault(tuple(sorted(options.items())), []).append(parameter)
     filled = [{"params": params, **dict(options)} for options, params in groups.items() if params]
     return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
+
+
+def _check_weights(settings: Iterable[str], kinds: Collection[str]) -> None:
+    """Raise UserError if settings are for embeddings or an output layer that do not exist.
+
+    Settings for norms and biases may have no effect, so that models with and without norms can be
+    compared under the same settings.
+    """
+    for kind in settings:
+        if kind in ("embedding", "output") and kind not in kinds:
+            tied = " (the weights of a tied output layer are of kind embedding)"
+            raise UserError(
+                f"optim.groups.{kind} has no effect: this model has no weights of this kind"
+                f"{tied if kind == 'output' else ''}; omit it"
+            )
 
 
 def _settings_of_norms(
@@ -157,6 +174,7 @@ def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
         OutputLayer: "output",
         Norm: "norm",
         nn.Embedding: "embedding",
+        OutputTable: "output",  # also an embedding, so it comes later
     }
     kinds: dict[int, Kind] = {
         id(parameter): kind

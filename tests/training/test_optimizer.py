@@ -89,6 +89,29 @@ def test_muon_is_refused_for_a_convolutional_network_without_hidden_matrices():
         build_optimizer(config, model)
 
 
+def test_an_untied_output_layer_has_its_own_rate(corpus: Path, tmp_path: Path):
+    own = ("model.share_embeddings=none", "+optim.groups={output:{rate:0},embedding:{rate:1}}")
+    trainer = build_trainer(corpus, tmp_path, *own)
+    before = weights(trainer.model)
+    trainer.step()
+    after = weights(trainer.model)
+    kept = {name for name, value in before.items() if torch.equal(value, after[name])}
+    assert kept == {"output.weight"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "kind", "hint"),
+    [(("task=toy", "model=tiny"), "output", "tied"), (("task=digits",), "embedding", "; omit it")],
+)
+def test_settings_for_weights_that_a_model_does_not_have_are_refused(overrides, kind, hint):
+    config = to_dict(compose([*overrides, "norm=none", f"+optim.groups.{kind}.rate=0.1"]))
+    model = build_model(config, build_task(config))
+    with pytest.raises(UserError, match=rf"optim.groups.{kind} has no effect: .*{hint}"):
+        build_optimizer(config, model)
+    config["optim"]["groups"] = {"norm": {"rate": 0.1}}  # allowed, although norm=none has none
+    build_optimizer(config, model)
+
+
 def test_the_weight_decay_of_norms_can_be_set_by_site(corpus: Path, tmp_path: Path):
     """The last matching path decides, and takes precedence over the settings for all norms."""
     own = "+optim.groups={*.final:{weight_decay:0.3},norm:{weight_decay:0,rate:0.5}}"
