@@ -16,3 +16,10 @@ class DataSource(ABC):  # noqa: B024 - what a source must provide depends on its
         in the config. Raises UserError if a file is missing.
         """
         return None
+
+    def label_here(self) -> str | None:
+        """Return the label of the data if they depend on this machine's software, otherwise None.
+
+        A run whose record has a different label was trained on different data.
+        """
+        return None

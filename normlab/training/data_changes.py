@@ -3,6 +3,8 @@
 A record has the checksums of the prepared data (`data.checksums`) and of the files that the data
 were read from (`data.files`), wherever these files are. If the files are unchanged, so are the
 data. Only if files differ, the data are prepared, and the checksums of their parts are compared.
+Data that come with this machine's software (Python's documentation) are compared by their label,
+which has its version.
 
 Nothing here imports torch unless data must be prepared.
 """
@@ -35,6 +37,9 @@ def changed_data(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
     Raises UserError if the data are missing or cannot be read.
     """
     source = part_of(config["task"], "task", DataSource)
+    label, label_before = source and source.label_here(), record.data.get("label")
+    if label is not None and label != label_before:
+        return [f"{label_before} (here: {label})"]
     before, now = record.data.get("files") or {}, source and checksums_of(source.files())
     if now == before:
         return []

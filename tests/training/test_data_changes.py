@@ -4,18 +4,23 @@ import json
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from normlab.cli import main
 from normlab.config.compose import compose
+from normlab.config.run_config import to_dict
 from normlab.data import cache
 from normlab.data.cache import file_checksum, known_checksum
+from normlab.data.python_docs import PydocCorpus
+from normlab.records.record import RunRecord
 from normlab.records.store import read_record
 from normlab.studies.study import Planned
 from normlab.studies.study_runs import runs_of
 from normlab.tasks.translation import Translation
 from normlab.training import train
+from normlab.training.data_changes import changed_data
 from normlab.training.loaded_run import load_run
 from tests.test_architecture import loaded_after
 from tests.tiny_runs import QUICK, tiny, write_corpus
@@ -45,6 +50,14 @@ def overrides(folder: Path, *more: str, text: str = "text") -> list[str]:
 
 def run_in(folder: Path) -> Path:
     return next((folder / "runs").rglob("record.json")).parent
+
+
+def test_the_documentation_of_another_python_version_is_different_data():
+    config = to_dict(compose(["task=lm", "task/corpus=pydoc"]))
+    record = Mock(spec=RunRecord, data={"label": PydocCorpus.label, "checksums": {}})
+    assert changed_data(record, config) == []
+    record.data["label"] = "documentation of Python 3.10.1"
+    assert changed_data(record, config) == [f"{record.data['label']} (here: {PydocCorpus.label})"]
 
 
 def test_a_finished_run_is_not_reused_after_its_text_was_rewritten_in_place(copied: Path):
