@@ -108,6 +108,7 @@ class Noise(nn.Module):
     The number of draws is saved with the weights, so that a resumed run draws the same noise.
     """
 
+    belongs_to_run: ClassVar[tuple[str, ...]] = ("key", "drawn")  # see `start_from`
     key: Tensor
     drawn: Tensor
 

@@ -40,6 +40,7 @@ class TaperNorm(TokenNorm):
     """
 
     foldable: ClassVar[bool] = True
+    belongs_to_run: ClassVar[tuple[str, ...]] = ("gate", "energies")  # see `start_from`
 
     eps: float
     momentum: float

@@ -200,7 +200,8 @@ def start_from(
     """Copy another run's weights into a model where names and shapes match (`start_from`).
 
     For example, a model trained with layer norm can continue with batch norm: gains, shifts and
-    linear layers are copied, and running statistics and the norms' schedules start afresh.
+    linear layers are copied, and running statistics and the norms' schedules start afresh. Buffers
+    that a module lists in `belongs_to_run`, such as the state of a noise generator, also do.
 
     `stamp` is the plain data that the run writes into its checkpoints. Returns a line that says how
     much was copied and whether it was trained on different data, and the versions of the code that
@@ -223,7 +224,7 @@ def start_from(
     taken = [
         name
         for name, value in state.items()
-        if name.rpartition(".")[2] != _COUNTERS and _fits(weights.get(name), value)
+        if not _belongs_to_run(model, name) and _fits(weights.get(name), value)
     ]
     if not taken:
         raise UserError(
@@ -237,6 +238,13 @@ def start_from(
     note = f"{copied}, and the others are initialized{other}"
     with reading(path):
         return note, codes_of(content)
+
+
+def _belongs_to_run(model: nn.Module, name: str) -> bool:
+    """Return whether an entry of the model's state dict is not a weight but the state of a run."""
+    path, _, entry = name.rpartition(".")
+    module = model.get_submodule(path)
+    return entry == _COUNTERS or entry in getattr(module, "belongs_to_run", ())
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:

@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
+from normlab.config.registry import sha256
+from normlab.models.recurrent import Noise
+from normlab.norms.make import make_norm
 from normlab.training.checkpoint import (
     FORMAT,
     Checkpoints,
     average_weights,
     load_checkpoint,
     put_weights,
+    start_from,
 )
 
 STATE = {
@@ -35,6 +40,22 @@ def test_a_checkpoint_restores_the_saved_state_bitwise(checkpoints: Checkpoints)
         assert torch.equal(state["model"][name], value)
         assert state["model"][name].dtype == value.dtype
     assert torch.equal(state["random"][0]["cpu"], STATE["random"][0]["cpu"])
+
+
+def test_a_start_from_other_weights_leaves_out_the_state_of_their_run(checkpoints: Checkpoints):
+    def model():
+        return nn.ModuleDict({"noise": Noise(0.5), "norm": make_norm("taper", 4)})
+
+    trained, fresh = model(), model()
+    for value in trained.state_dict().values():
+        value.fill_(7)
+    content = {"model": trained.state_dict(), "vocabulary": "v", "checksums": {}, "codes": []}
+    checkpoints.save(checkpoints.last, content)
+    node = {"run_dir": checkpoints.folder.parent, "sha256": sha256(checkpoints.last)}
+    note, _ = start_from(fresh, node, {"vocabulary": "v", "checksums": {}})
+    assert note.startswith("2 of 6 tensors are copied")
+    copied = {name for name, value in fresh.state_dict().items() if (value == 7).all()}
+    assert copied == {"norm.weight", "norm.late"}
 
 
 DAMAGE = {
