@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -80,7 +81,8 @@ class Iwslt14(GermanEnglish):
     def key(self) -> str:
         form, texts = self._form_and_texts
         checksums = [text.checksums() for text in texts.values()]
-        return f"normlab.iwslt14/1 {form} {self.languages} {self.train_from} {checksums}"
+        key = f"normlab.iwslt14/1 {form} {self.languages} {self.train_from} {checksums}"
+        return f"{key} sacremoses {version('sacremoses')}" if form == "raw" else key
 
     def read(self) -> dict[str, ParallelText]:
         form, texts = self._form_and_texts

@@ -124,6 +124,14 @@ def test_without_a_data_dir_the_archive_is_downloaded(tmp_path, monkeypatch):
     assert len(corpus(None).splits["train"]) == 46
 
 
+def test_text_that_is_tokenized_here_is_prepared_again_for_another_tokenizer(tmp_path, monkeypatch):
+    write_archive(tmp_path / "de-en.tgz", release_files())
+    before = corpus(tmp_path).key()
+    assert before == corpus(tmp_path).key()
+    monkeypatch.setattr(iwslt, "version", lambda package: f"another {package}")
+    assert corpus(tmp_path).key() != before
+
+
 def test_the_error_without_a_network_is_one_line_that_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     no_hub = Mock(side_effect=ConnectionError("name not known\nretry"))
