@@ -51,24 +51,26 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
     Unicode's other line separators do not end a line, because they occur inside subtitles. Byte
     order marks are stripped from every line, because a text may be joined from files that have one.
     """
-    number = 0
+    number, blank = 0, True
     for number, line in enumerate(lines, 1):
         text = line.removesuffix(b"\n").rstrip(b"\r")
-        if number == 1 and not line.endswith(b"\n") and b"\r" in text:
-            raise UserError(
-                f"{origin} has lines that end in CR only; convert them to LF with mac2unix"
-            )
         remedy = _REMEDIES.get(line[:2] if number == 1 else b"", "convert it with iconv")
         try:
             decoded_line = text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             where = f"{origin}, line {number} is not UTF-8"
             raise UserError(f"{where} ({error.reason}); {remedy}") from error
-        if number == 1 and decoded_line.count("\0") * 3 > len(decoded_line):
+        if number == 1 and not line.endswith(b"\n") and b"\r" in text:
+            raise UserError(
+                f"{origin} has lines that end in CR only; convert them to LF with mac2unix"
+            )
+        if blank and decoded_line.count("\0") * 3 > len(decoded_line):  # the first filled line
+            order = "BE" if number == 1 and decoded_line.startswith("\0") else "LE"
             raise UserError(
                 f"{origin}, line {number} has NUL characters, so the text is UTF-16; convert it "
-                "with iconv -f UTF-16LE -t UTF-8"
+                f"with iconv -f UTF-16{order} -t UTF-8"
             )
+        blank = blank and not decoded_line
         yield decoded_line
     if not number:
         raise UserError(f"{origin} is empty; it needs one sentence per line")

@@ -41,8 +41,11 @@ def test_byte_order_marks_and_carriage_returns_at_the_edges_of_lines_are_strippe
         (b"", b"", r"train\.de is empty"),
         (b"a\rb\rc\r", b"x\n", r"train\.de has lines that end in CR only; .*mac2unix"),
         ("a\nb\n".encode("utf-16-le"), b"x\ny\n", r"line 1 has NUL .*iconv -f UTF-16LE"),
+        ("\na\n".encode("utf-16-le"), b"\nx\n", r"line 2 has NUL .*iconv -f UTF-16LE"),
+        ("\na\n".encode("utf-16-be"), b"\nx\n", r"line 1 has NUL .*iconv -f UTF-16BE"),
         ("a\nb\n".encode("utf-16"), b"x\ny\n", r"line 1 is not UTF-8 .*iconv -f UTF-16 -t"),
         (gzip.compress(b"a\n", mtime=0), b"x\n", r"not UTF-8 .*compressed with gzip; add \.gz"),
+        (gzip.compress(b"a", mtime=13), b"x\n", r"not UTF-8 .*compressed with gzip; add \.gz"),
         (lzma.compress(b"a\n"), b"x\n", r"not UTF-8 .*compressed with xz; unpack it"),
     ],
 )
