@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from normlab.commands.export import main
+from normlab.inspection.model.built_model import model_from_run
 from normlab.training.export import outputs
 from normlab.training.loaded_run import load_run
 from normlab.training.wandb_workspace import GROUPING
@@ -25,7 +26,9 @@ def test_an_exported_model_with_folded_norms_gives_the_same_outputs(finished, tm
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_an_exported_model_has_the_recalibrated_statistics_of_the_test(recalibrating, tmp_path):
+def test_exported_and_inspected_models_have_the_recalibrated_statistics_of_the_test(
+    recalibrating, tmp_path
+):
     assert main([str(recalibrating), "--out", str(tmp_path)]) == 0
     exported = torch.load(tmp_path / "model.pt", weights_only=True)["model"]
     run = load_run(recalibrating)
@@ -34,6 +37,7 @@ def test_an_exported_model_has_the_recalibrated_statistics_of_the_test(recalibra
     torch.testing.assert_close(exported, tested)
     names = [name for name in tested if name.endswith("running_mean")]
     assert names and not any(torch.equal(run.model.state_dict()[n], exported[n]) for n in names)
+    torch.testing.assert_close(model_from_run(recalibrating, []).model.state_dict(), tested)
 
 
 def test_a_wandb_workspace_groups_and_filters_runs(wandb_server, capsys):

@@ -1,6 +1,7 @@
 """Builds the model of a config, or loads the model of a run, each with its task."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,13 +75,13 @@ def model_from_config(config: dict[str, Any]) -> BuiltModel:
 
 
 def model_from_run(folder: Path, changes: list[str]) -> BuiltModel:
-    """Return the model of a finished run, with the weights that the run tested.
+    """Return the model of a finished run, with the weights and statistics that the run tested.
 
     `changes` are overrides of the run's config.
     """
     run = load_run(folder, changes)
     run.runtime.set_torch()
     record = run.record
-    return BuiltModel(
-        run.config, run.task, run.model, run.runtime, record.run_id, record.outcome.step
-    )
+    with run.as_tested() as model:
+        model = deepcopy(model)
+    return BuiltModel(run.config, run.task, model, run.runtime, record.run_id, record.outcome.step)
