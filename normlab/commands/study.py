@@ -112,8 +112,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     """Print the cost of the remaining runs, or their commands."""
     jobs = jobs_of(arguments.words)
     if arguments.commands:
-        left = {run.folder: run for job in jobs for run in job.left(print_error)}
-        for run in left.values():
+        left = [run for job in jobs for run in job.left(print_error)]
+        for run in studied.each_folder_once(left).values():
             words = [*last_of_each_key(run.planned.overrides), *include_words()]
             print(f"normlab train {shlex.join(words)}")
         return 0

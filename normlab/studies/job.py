@@ -8,7 +8,7 @@ from normlab.records.point import place_text
 from normlab.studies.load import load_study, unchosen
 from normlab.studies.study import SMOKE, Study
 from normlab.studies.study_part import StudyPart, words_by_study
-from normlab.studies.study_runs import StudyRun, runs_of
+from normlab.studies.study_runs import StudyRun, each_folder_once, runs_of
 
 
 class Job:
@@ -84,10 +84,15 @@ class Job:
 
 
 def jobs_of(words: Sequence[str]) -> list[Job]:
-    """Return a job for each study in `words`, whose overrides select its part (`StudyPart`)."""
+    """Return a job for each study in `words`, whose overrides select its part (`StudyPart`).
+
+    Raises UserError if a run has ended without tests that its study asks for.
+    """
     jobs: list[Job] = []
     for name, overrides in words_by_study(words).items():
         study = load_study(name)
         scale, rows, seeds, extra = StudyPart.of(study, overrides)
         jobs.append(Job(study, scale, seeds=seeds, rows=rows, extra=extra))
+    for run in each_folder_once(run for job in jobs for run in job.runs).values():
+        run.check_tests()
     return jobs

@@ -1,7 +1,8 @@
 """The order of runs across several studies: one seed at a time.
 
 Studies run in the order in which they are listed. All rows and points of a seed run before the next
-seed, because an incomplete seed decides nothing. Runs shared by studies are made once.
+seed, because an incomplete seed decides nothing. Runs shared by studies are made once, with the
+tests of all of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from normlab.studies.job import Job
 from normlab.studies.process_pool import EndedRun, RunQueue, RunToStart
-from normlab.studies.study_runs import StudyRun
+from normlab.studies.study_runs import StudyRun, each_folder_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +29,12 @@ class StudyQueue(RunQueue):
         self, jobs: Sequence[Job], *, on_seeds: Callable[[Job, list[int]], object]
     ) -> None:
         self.jobs, self._on_seeds = jobs, on_seeds
-        self._runs: dict[Path, StudyRun] = {}
+        self._runs = each_folder_once(run for job in jobs for run in job.runs)
         self._to_start: dict[Path, RunToStart] = {}
-        for job in jobs:
+        for job in (job for job in jobs if not job.lacks_data):
             for run in job.runs:
-                self._runs.setdefault(run.folder, run)
-                if not job.lacks_data:
-                    name = f"{job.study.name} {run.planned.name}"
-                    self._to_start.setdefault(run.folder, run.to_start(name))
+                name = f"{job.study.name} {run.planned.name}"
+                self._to_start.setdefault(run.folder, self._runs[run.folder].to_start(name))
         self.done = {folder for folder, run in self._runs.items() if run.has_ended(run.record())}
         self.before = len(self.done)
         self.failed: set[Path] = set()

@@ -5,15 +5,18 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normlab.config.registry import default_choice, option_names
 from normlab.errors import UserError
 from normlab.records.code import NUMERICS, checkout_state, own_norms
+from normlab.records.record import DISTURBANCES
 from normlab.records.store import RECORD_FILE, RunStore, read_record, run_id
 from normlab.studies.process_pool import INTERRUPTED, RunToStart, program
 from normlab.studies.study import SMOKE, Planned, Study
 from normlab.training.data_changes import data_at_hand_changed
+from normlab.training.run_folder import missing_tests
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
@@ -53,15 +56,70 @@ class StudyRun(NamedTuple):
         return record
 
     def has_ended(self, record: "RunRecord | None") -> bool:
-        """Return whether a record shows that the run has ended, with unchanged data.
+        """Return whether a record shows that the run has ended, with its tests and unchanged data.
 
         If the run is to be repeated, the record must also have been made by the current code.
         """
-        if record is None or record.outcome.status not in ("finished", "diverged"):
-            return False
-        if self.rerun and record.made_by != (NUMERICS, own_norms(self.config)):
+        if record is None or not self._was_trained(record) or self._lacks(record):
             return False
         return not data_at_hand_changed(record, self.config)
+
+    def check_tests(self) -> None:
+        """Raise UserError if the run has ended without tests that its config asks for."""
+        record = self.record()
+        if record is not None and self._was_trained(record) and (lacks := self._lacks(record)):
+            raise UserError(
+                f"{self.folder} has ended, and was tested without {' '.join(lacks)}; set "
+                "runs_dir=FOLDER to train it with these tests in another folder, or compute them "
+                f"with normlab eval {self.folder} {' '.join(map(quote, lacks))}"
+            )
+
+    def _was_trained(self, record: "RunRecord") -> bool:
+        """Return whether a record is of a run that has ended and need not be repeated."""
+        if record.outcome.status not in ("finished", "diverged"):
+            return False
+        return not self.rerun or record.made_by == (NUMERICS, own_norms(self.config))
+
+    def _lacks(self, record: "RunRecord") -> list[str]:
+        """Return the settings of the tests that a record lacks. A tuning trial needs no test."""
+        return [] if self.planned.tuned else missing_tests(record, self.config["observe"])
+
+    @property
+    def tests(self) -> set[str]:
+        """The additional scores that its config asks for, such as `observe.test_noise=0.5`.
+
+        They are not part of the run's name, so runs in the same folder may ask for others.
+        """
+        observe = self.config["observe"]
+        values = {f"test_{name}": observe[f"test_{name}"] for name in DISTURBANCES}
+        values["test_seen"] = [observe["test_seen"]] if observe["test_seen"] else []
+        values |= {f"targets.{score}": of for score, of in (observe["targets"] or {}).items()}
+        return {f"observe.{name}={value:g}" for name, of in values.items() for value in of}
+
+
+def each_folder_once(runs: Iterable[StudyRun]) -> dict[Path, StudyRun]:
+    """Return a run for each folder: of the runs that share it, the one that makes all their tests.
+
+    Raises UserError if there is no such run.
+    """
+    chosen: dict[Path, StudyRun] = {}
+    for run in runs:
+        before = chosen.setdefault(run.folder, run)
+        if not before.tests >= run.tests:
+            if not before.tests <= run.tests:
+                raise _different_tests(before, run)
+            chosen[run.folder] = run
+    return chosen
+
+
+def _different_tests(first: StudyRun, second: StudyRun) -> UserError:
+    study, other = (run.config["observe"]["study"] for run in (second, first))
+    only = ", ".join(sorted(first.tests ^ second.tests))
+    return UserError(
+        f"{other} {first.planned.name} and {study} {second.planned.name} are the same run, but "
+        f"with different tests ({only}); set the same tests for both, or keep them apart with "
+        f"{study}:runs_dir=FOLDER"
+    )
 
 
 def runs_of(

@@ -25,6 +25,35 @@ def test_runs_that_studies_share_are_made_once_and_published_in_both(place, caps
         assert [run.key.seed for run in runs if run.record is not None] == [1, 1, 2, 2]
 
 
+def with_tests(place, name, setting):
+    """Let a study ask for tests that do not change the folders of its runs."""
+    file = place.folder / "configs" / "study" / f"{name}.yaml"
+    text = file.read_text().replace("overrides: [task=toy", f'overrides: [task=toy, "{setting}"')
+    file.write_text(text)
+
+
+def test_a_run_that_studies_share_makes_the_tests_of_both(place, capsys):
+    with_tests(place, "two", "observe.test_noise=[0.2]")
+    plan(place, lambda run: {"scores": {**bleu(3.0)(run)["scores"], "test/noise_0.2/bleu": 20.0}})
+    _, out = run_queue(capsys, "one", "two", "--commands")
+    assert out.count("norm=ln ") == out.count("norm=none ") == out.count("noise") / 2 == 2
+    assert run_queue(capsys, "one", "two")[0] == 0
+    shared = [call for call in place.lines("calls") if " ln " in call]
+    assert shared == ["two ln seed=1", "two ln seed=2"]
+    with_tests(place, "one", "observe.test_brightness=[0.5]")
+    with pytest.raises(UserError, match=r"one ln seed=1 and two ln seed=1 are the same run, but"):
+        run_queue(capsys, "one", "two", "runs_dir=other")
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "publish"])
+def test_a_run_that_has_ended_without_the_tests_of_its_study_is_refused(place, capsys, verb):
+    plan(place, bleu(3.0))
+    run_queue(capsys, "one", "seeds=1")
+    with pytest.raises(UserError, match=r"without observe.test_noise=\[0.2\]; set runs_dir=FOLDER"):
+        command.main([verb, "one", "seeds=1", "observe.test_noise=[0.2]"])
+    assert len(place.lines("calls")) == 2
+
+
 def test_studies_run_in_the_given_order_and_a_seed_ends_before_the_next_starts(place, capsys):
     plan(place, bleu(3.0))
     run_queue(capsys, "two", "one")
