@@ -32,6 +32,11 @@ def no_such_key(key: str) -> str:
     return f"{key} does not exist; normlab train --cfg job shows all keys.{meant(key)}"
 
 
+def empty_path(key: str) -> str:
+    """Return the message for an empty path. As a folder, it would be the current folder."""
+    return f"{key}= is empty, but must be a path; is a shell variable unset?"
+
+
 def meant(key: str) -> str:
     """Return ` Did you mean ...?` for an unknown key, or "" if no key is similar.
 

@@ -5,6 +5,7 @@ chosen by its name, or by its file (`my.yaml`), which may be anywhere. Nothing h
 Hydra.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from normlab.config.folders import INCLUDE, groups
 from normlab.config.registry import paths, read_option
-from normlab.config.schema import SHORT, full_key, key_of, leaves
+from normlab.config.schema import PATHS, SHORT, full_key, key_of, leaves
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 
@@ -86,7 +87,8 @@ def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> 
             settings[name] = value
         else:
             is_one = limits.is_list_of_texts and isinstance(written, str)
-            settings[name] = [written] if is_one else written
+            path = os.path.expanduser(written) if key in PATHS else written
+            settings[name] = [written] if is_one else path
     return settings
 
 

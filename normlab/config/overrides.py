@@ -6,15 +6,16 @@ Text is quoted before Hydra's parser reads it, because the parser would read `na
 number. Everything else is read by that parser (`parsed`), which is imported on first use.
 """
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from normlab.config.error_messages import is_group, meant, no_such_key, run_groups
+from normlab.config.error_messages import empty_path, is_group, meant, no_such_key, run_groups
 from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in
 from normlab.config.registry import norm_name, option_names
-from normlab.config.schema import SHORT, full_key, is_of_tracker, key_of, lifts_steps
+from normlab.config.schema import PATHS, SHORT, full_key, is_of_tracker, key_of, lifts_steps
 from normlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -105,10 +106,20 @@ def _setting(key: str, value: str) -> str:
     elif limits.is_text and is_of_tracker(key):  # never a sweep
         value = value if value == "null" or value.startswith(("'", '"')) else quoted(value)
     elif limits.is_text:
-        value = _as_text(value)
+        value = _as_text(_with_home(value) if key in PATHS else value)
     elif limits.is_number:
         value = value.strip("'\"")
     return f"{key}={value}"
+
+
+def _with_home(value: str) -> str:
+    """Return a path, or the paths of a sweep, with `~` expanded, which Hydra would not do."""
+    paths = value.split(",")
+    quotes = [path[:1] if path.startswith(("'", '"')) else "" for path in paths]
+    return ",".join(
+        mark + os.path.expanduser(path.removeprefix(mark))
+        for mark, path in zip(quotes, paths, strict=True)
+    )
 
 
 def _as_text(value: str) -> str:
@@ -165,6 +176,8 @@ def _check_override(text: str, key: str) -> None:
     if override.is_delete() or override.is_sweep_override():
         return
     options = override.value()
+    if key in PATHS and options == "":
+        raise UserError(empty_path(key))
     if isinstance(options, list) and key not in _SEVERAL and key in run_groups():
         sweep = f"normlab train -m {key}={','.join(map(str, options))}"
         raise UserError(f"{text}: {key} accepts one option; sweep over several with {sweep}")

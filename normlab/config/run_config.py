@@ -17,7 +17,7 @@ from normlab.config.error_messages import meant, setting_error
 from normlab.config.machine import MOST_THREADS
 from normlab.config.registry import OPTION, TARGET, option_of
 from normlab.config.schema import OPTIONS, PARTS, REPEATS, STACK_NORMS, RunConfig, key_of, leaves
-from normlab.config.value_range import TEXT, Range
+from normlab.config.value_range import PATH, TEXT, Range
 from normlab.errors import SettingError, UserError
 from normlab.formats import CONTROL
 
@@ -169,7 +169,7 @@ def _is_value(key: str, node: Mapping[str, Any]) -> bool:
 def _problem(limits: Range | None, value: object) -> str | None:
     if limits is not None and value is not None and not limits.has(value):
         return f"must be {limits.allowed}"
-    if limits not in (None, TEXT):
+    if limits not in (None, TEXT, PATH):
         return None
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str) and CONTROL.search(item):

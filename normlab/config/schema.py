@@ -35,6 +35,7 @@ from normlab.config.value_range import (
     FROM_NONE,
     NAME,
     NOISES,
+    PATH,
     POSITIVE,
     RUN,
     SEED,
@@ -154,8 +155,8 @@ class RunConfig:
     observe: ObserveConfig = key(ObserveConfig, hashed=False)
     start_from: Any = key(None, RUN)
     freeze_statistics: float | None = key(None, SHARE)
-    data_dir: str | None = key(None, folder=1)
-    runs_dir: str = key("runs", folder=1)
+    data_dir: str | None = key(None, PATH, folder=1)
+    runs_dir: str = key("runs", PATH, folder=1)
     choices: dict[str, Any] = key({}, hashed=False)
 
 
@@ -197,6 +198,8 @@ SHORT = {facts.short: name for name, facts in KEYS.items() if facts.short}
 """Short keys, with the key that each stands for."""
 REPEATS = {name: facts.repeats for name, facts in KEYS.items() if facts.repeats}
 """The keys that repeat another key's value in the options of configs/."""
+PATHS = ("data_dir", "runs_dir", "start_from")
+"""The top-level keys that are paths, which may begin with `~`."""
 FOLDERS = {name.rpartition(".")[2]: facts.folder for name, facts in KEYS.items() if facts.folder}
 """The names of keys that are folders, which are not hashed at any depth. The value is how many last
 components of the path a published config keeps: of a run's folder, the experiment and the seed."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from normlab.config.error_messages import no_such_key
+from normlab.config.error_messages import empty_path, no_such_key
 from normlab.config.experiments import EXPERIMENT, names_in, values_of
 from normlab.config.folders import groups
 from normlab.config.keys import MISSING
@@ -32,6 +32,7 @@ from normlab.config.schema import (
     NEWER_OF_MODELS,
     NORM_KEYS,
     OPTIONS,
+    PATHS,
     SHORT,
     Precision,
     full_key,
@@ -232,7 +233,9 @@ def keep_one_batch_size(run: DictConfig, written: Written) -> None:
 
 def settle_paths(run: DictConfig) -> None:
     """Expand `~`, which a shell expands only at the start of a word, and find `start_from`."""
-    for key in ("data_dir", "runs_dir", "start_from"):
+    for key in PATHS:
+        if run[key] == "":
+            raise SettingError(empty_path(key), key)
         if isinstance(run[key], str):
             run[key] = os.path.expanduser(run[key])
     if isinstance(folder := run.start_from, str):

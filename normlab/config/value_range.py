@@ -92,7 +92,8 @@ NAME = Range(
     Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,79}\Z")],
 )
 # In a run's config, it is a mapping with the folder and the checksum of the weights.
-RUN = Range("the folder or the name of a run", str | dict[str, str])
+PATH = Range("a path that is not empty", Annotated[str, Meta(min_length=1)])
+RUN = Range("the folder or the name of a run", Annotated[str, Meta(min_length=1)] | dict[str, str])
 FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "inf" as in records
 SEED = number(int, ge=0, le=10**12)
 NOISES = list_of("numbers", number(gt=0, le=100))

@@ -134,6 +134,30 @@ def test_a_number_is_read_as_decimal_even_in_quotes(tmp_path):
     assert compose(["lr='1e-3'"]).optim.lr == 1e-3
 
 
+@pytest.mark.parametrize("key", ["start_from", "data_dir", "runs_dir", "task.data_dir"])
+def test_an_empty_path_is_refused(key, tmp_path):
+    task, name = ("cifar10", "task.source.data_dir") if key == "task.data_dir" else ("lm", key)
+    file = tmp_path / "my.yaml"
+    file.write_text(f"{name.replace('.', ': {')}: ''{'}' * name.count('.')}\n")
+    typed = [[f"{name}="], [f'{name}=""'], [str(file)]]
+    for words in typed:
+        with pytest.raises(UserError, match=rf"{name}=.* path"):
+            compose([f"task={task}", *words])
+    if key == name:
+        with pytest.raises(UserError, match=f"{key}= is empty, but .* shell variable unset"):
+            written_out(["-m", "seed=1,2", f"{key}="])
+
+
+def test_hydra_gets_paths_without_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = written_out(["-m", "runs_dir=~/a b", "data_dir='~/c'", "start_from=~/d,e"])
+    assert words[1:] == [
+        f"runs_dir={tmp_path}/a b",
+        f"data_dir='{tmp_path}/c'",
+        f"start_from={tmp_path}/d,e",
+    ]
+
+
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "my.yaml").write_text("runs_dir: ~/runs\n")
