@@ -1,6 +1,6 @@
 """Reads and checks a study's file. Every error names the file and the key."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
@@ -10,7 +10,9 @@ from msgspec import structs
 
 from normlab.config.conversion import convert, wrong_value
 from normlab.config.folders import of_your_own
+from normlab.config.overrides import with_full_keys
 from normlab.config.registry import options
+from normlab.config.schema import full_key
 from normlab.config.suggestions import choice_of, did_you_mean
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
@@ -50,7 +52,7 @@ def load_study(name: str, configs: Path | None = None) -> Study:
                 for axis, values in grid.items()
             }
         content |= {"name": name, "description": known[name].description}
-    study = convert(content, Study, path, strict=False)
+    study = _with_full_keys(convert(content, Study, path, strict=False))
     _among(path, "article_values", study.article_values, study.rows)
     for row, hint in study.article_values.items():
         _among(path, f"article_values.{row}", hint, (*study.columns, STATEMENT))
@@ -68,6 +70,32 @@ def load_study(name: str, configs: Path | None = None) -> Study:
             raise wrong_value(path, "literature", problem)
     scales = {scale: _checked(path, study, scale) for scale in study.scales}
     return replace(study, scales=scales)
+
+
+def _with_full_keys(study: Study) -> Study:
+    """Return a study whose overrides have full keys: `optim.lr=1e-3` instead of `lr=1e-3`.
+
+    Otherwise the short key of a scale would not be replaced by the full key of a row or a rate.
+    """
+
+    def full(table: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+        return {name: tuple(with_full_keys(overrides)) for name, overrides in table.items()}
+
+    def of_scale(scale: Scale) -> Scale:
+        tuning = scale.tuning
+        if isinstance(tuning, Tuning):
+            more = tuple(with_full_keys(tuning.overrides))
+            tuning = structs.replace(tuning, key=full_key(tuning.key), overrides=more)
+        overrides, rates = tuple(with_full_keys(scale.overrides)), full(scale.rates)
+        return structs.replace(scale, overrides=overrides, rates=rates, tuning=tuning)
+
+    return replace(
+        study,
+        rows=full(study.rows),
+        grid={axis: full(values) for axis, values in study.grid.items()},
+        at=full(study.at),
+        scales={name: of_scale(scale) for name, scale in study.scales.items()},
+    )
 
 
 def _typed(node: Any, *, key: object = "") -> Any:
@@ -101,9 +129,10 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
     for axis, values in scale.grid.items():
         _among(path, f"{key}.grid.{axis}", values, grid[axis])
         grid[axis] = {value: grid[axis][value] for value in values}
+    axes = [*map(full_key, grid)]
     for rate, chosen in scale.rates.items():
         _check_place(path, f"{key}.rates.{rate}", rate, rows, grid)
-        if of_axes := [each for each in chosen if each.partition("=")[0] in grid]:
+        if of_axes := [each for each in chosen if each.partition("=")[0] in axes]:
             raise wrong_value(path, f"{key}.rates.{rate}", f"{of_axes[0]} sets an axis of the grid")
     if isinstance(tuning := scale.tuning, Tuning):
         key = f"{key}.tuning"
@@ -113,7 +142,7 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
             raise wrong_value(
                 path, f"{key}.seeds", f"{used[0]} is a seed of the study; use others, such as 101"
             )
-        if tuning.key in grid:
+        if tuning.key in axes:
             raise wrong_value(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
     return structs.replace(scale, rows=rows, grid=grid, data_name=scale.data_name or scale.data)
 

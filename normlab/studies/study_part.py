@@ -35,7 +35,9 @@ class StudyPart(NamedTuple):
             key = of_one_run[0]
             raise UserError(f"{key}= is for normlab train; a study's settings are in its file")
         chosen = {_KEYS[key]: value for _, key, value in pairs if key in _KEYS}
-        extra = with_full_keys([each for each, key, _ in pairs if key not in _KEYS])
+        others = [(each, key) for each, key, _ in pairs if key not in _KEYS]
+        extra = [each for each, key in others if key in study.grid]  # an axis keeps its name
+        extra += with_full_keys([each for each, key in others if key not in study.grid])
         if extra:
             from normlab.config.compose import written_out  # imports Hydra
 

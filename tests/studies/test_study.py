@@ -11,9 +11,11 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.instantiation import instantiate
 from normlab.config.registry import option_names, options
 from normlab.config.run_config import to_dict
+from normlab.config.schema import SHORT
 from normlab.errors import UserError
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.study import Tuning
+from normlab.studies.study_part import StudyPart
 from normlab.training.schedule import Schedule
 from normlab.training.stopping import Budget
 from tests.claims.planned import by_study, without_runs
@@ -174,6 +176,27 @@ def test_the_rate_for_the_most_specific_grid_point_applies(written, point, rate)
     size = written(within("scales", "small", "rates")(RATES)).scale("small")
     assert size.chosen("bn", point) == (f"optim.lr={rate}", "schedule.warmup=100")
     assert size.chosen("ln", point) == ()
+
+
+def test_overrides_with_short_keys_get_the_full_key_everywhere(written):
+    def change(node):
+        node["rows"]["bn"] += ["epochs=2"]
+        node["grid"] = {"lr": ["1e-2", "2e-2"], "placement": {"pre": ["steps=5"]}}
+        node["scales"]["small"]["overrides"] += ["lr=1e-3"]
+        node["scales"]["small"]["rates"] = {"bn @ lr=1e-2": ["clip_grad=1"]}
+        node["scales"]["smoke"] |= {"overrides": ["lr=1"], "rates": {"ln": ["name=a"]}, "grid": {}}
+        node["at"] = {"bn @ lr=1e-2": ["tags=[a]"]}
+
+    planned = written(change).planned("small", seeds=[1])
+    place = ("bn", "lr=1e-2 placement=pre")
+    (settings,) = (run.settings for run in planned if run.row_and_point == place)
+    assert settings["optim.lr"] == "1e-2" and not {*settings} & {*SHORT}
+    assert (settings["budget.epochs"], settings["budget.steps"]) == ("2", "5")
+    assert settings["observe.tags"] == "[a]"
+    part = StudyPart.of(written(change), ["lr=2e-2", "steps=9"])
+    assert part.extra == ["lr=2e-2", "budget.steps=9"]
+    with pytest.raises(ValueError, match=r"scales.smoke.rates.ln: optim.lr=2 sets an axis"):
+        written(lambda node: (change(node), node["scales"]["smoke"]["rates"].update(ln=["lr=2"])))
 
 
 TUNING = {"key": "optim.lr", "values": ["1e-3", "2e-3"], "seeds": [101], "score": "valid/bleu"}
