@@ -47,3 +47,23 @@ def test_the_error_for_a_missing_hydra_plugin_says_which_package_to_install():
         missing = MissingConfigException("", missing_cfg_file=f"hydra/{kind}/{name}")
         package = f"hydra-{name}-{kind}"
         assert f"pip install -c constraints.txt {package}" in str(setting_error(missing))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["inspect", "--hf", ""],
+        ["inspect", "--module", "a:b", "--inputs", ""],
+        ["inspect", "norm=ln", "--only", ""],
+        ["eval", "RUN", "--weights", ""],
+        ["compare", "--baseline", ""],
+        ["compare", "--data-dir", ""],
+        ["swap", "--hf", "", "norm=dyt"],
+        ["export", "--wandb", "--entity", ""],
+    ],
+)
+def test_an_empty_argument_is_refused(argv, capsys):
+    with pytest.raises(SystemExit):
+        main(argv)
+    said = "got an empty argument; is a shell variable unset?"
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -73,7 +73,8 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
     add = parser.add_argument
     add("run", type=as_run, metavar="RUN", help=run)
     add("changes", nargs="*", metavar="key=value", help="settings that override the run's")
-    add("--weights", metavar="NAME", help="last, average or best_<score>; default: as tested")
+    text = "last, average or best_<score>; default: as tested"
+    add("--weights", type=as_text, metavar="NAME", help=text)
 
 
 def add_compared(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +82,8 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     text = "a run, or a folder of runs; default: all runs in runs/"
     add("runs", nargs="*", type=as_run, default=[RUNS], metavar="RUN", help=text)
-    add("--baseline", metavar="ROW", help="the row (or norm) to compare with; default: ln")
+    text = "the row (or norm) to compare with; default: ln"
+    add("--baseline", type=as_text, metavar="ROW", help=text)
     text = "the columns, in order, such as test/bleu valid/loss"
     add("--columns", action="extend", nargs="+", default=[], metavar="SCORE", help=text)
     text = "the rows (or norms) after the baseline, in order, such as bn none"
@@ -121,16 +123,21 @@ def add_notes(parser: argparse.ArgumentParser) -> None:
 
 def as_path(text: str) -> Path:
     """Return an argument as a path. Raise ArgumentTypeError if it is empty."""
+    return Path(as_text(text, kind="a path"))
+
+
+def as_text(text: str, *, kind: str = "text") -> str:
+    """Return an argument. Raise ArgumentTypeError if it is empty, as for an unset variable."""
     if not text:
         raise argparse.ArgumentTypeError(
-            "expected a path, got an empty argument; is a shell variable unset?"
+            f"expected {kind}, got an empty argument; is a shell variable unset?"
         )
-    return Path(text)
+    return text
 
 
 def as_names(text: str) -> list[str]:
-    """Return the names in `NAME,...`."""
-    return [name for name in text.split(",") if name]
+    """Return the names in `NAME,...`. Raise ArgumentTypeError if there is none."""
+    return [name for name in as_text(text.strip(","), kind="names").split(",") if name]
 
 
 def as_run(text: str) -> Path:

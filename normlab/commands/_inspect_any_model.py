@@ -4,7 +4,7 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from normlab.commands._arguments import Parser, as_path
+from normlab.commands._arguments import Parser, as_path, as_text
 from normlab.terminal import at_work, in_colour, print_prose, print_section
 
 _FLAGS = ("hf", "module", "text", "trust_remote_code", "inputs", "causal", "all", "html")
@@ -16,13 +16,14 @@ def add_any_model(parser: Parser) -> None:
     """Add the flags for a model and its inputs."""
     add = parser.add_argument_group("any model").add_argument
     text = "a folder saved by transformers, or an id on huggingface.co"
-    add("--hf", metavar="MODEL", help=text)
+    add("--hf", type=as_text, metavar="MODEL", help=text)
     text = "lines of text to run it on; default: built-in sentences"
     add("--text", type=as_path, metavar="FILE", help=text)
     add("--trust-remote-code", action="store_true", help="run Python code from the model's folder")
-    add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
+    text = "a model, or a function that returns one"
+    add("--module", type=as_text, metavar="MODULE:NAME", help=text)
     text = "batches of its inputs, or a function that returns them"
-    add("--inputs", metavar="MODULE:NAME", help=text)
+    add("--inputs", type=as_text, metavar="MODULE:NAME", help=text)
     text = "axis of the rows in the main input, such as 1 for [position, row]"
     add("--rows", type=int, metavar="AXIS", help=text)
     text = "axis of the positions in the main input, such as 2 for [row, x, position]"

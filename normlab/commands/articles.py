@@ -11,7 +11,7 @@ from normlab.articles.results import Results
 from normlab.articles.table import html_of, latex_of, markdown_of, shown_table
 from normlab.articles.table_text import text_of
 from normlab.claims.in_words.language import LANGUAGES
-from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._arguments import as_path, as_text, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS, include_words
 from normlab.errors import UserError
 from normlab.terminal import print_prose
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("articles", _EXAMPLES)
     add = parser.add_argument
     add("article", nargs="?", type=int, metavar="N", help="the number of an article")
-    add("--table", metavar="ID", help="only this table")
+    add("--table", type=as_text, metavar="ID", help="only this table")
     language = parser.add_mutually_exclusive_group()
     for name, text in (("zh", "in Chinese"), ("en", "in English (default)")):
         language.add_argument(

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from msgspec import to_builtins
 
-from normlab.commands._arguments import add_notes, add_run, as_path, command_parser
+from normlab.commands._arguments import add_notes, add_run, as_path, as_text, command_parser
 from normlab.commands._loading import load
 from normlab.errors import UserError
 from normlab.records.record import Score
@@ -75,7 +75,7 @@ def _parsed(argv: list[str]) -> Namespace:
     parser = command_parser("eval", _EXAMPLES)
     add_run(parser, "a finished run, or an experiment (all its seeds)")
     add = parser.add_argument
-    add("--split", default="test", help="the split to score; default: test")
+    add("--split", default="test", type=as_text, help="the split to score; default: test")
     add("--limit", type=int, metavar="N", help="score only N examples of the split")
     add("--fold", action="store_true", help="fold batch norm or TaperNorm into linear layers")
     add(

@@ -6,6 +6,7 @@ from normlab.commands._arguments import (
     add_where,
     as_path,
     as_run,
+    as_text,
     command_parser,
     conditions,
 )
@@ -36,11 +37,15 @@ def main(argv: list[str]) -> int:
     add("--fold", action="store_true", help="fold batch norm, its variants, and TaperNorm")
     add("--out", type=as_path, metavar="FOLDER", help="folder to write to; default: RUN/export")
     add("--wandb", action="store_true", help="save a workspace at W&B instead")
-    add("--project", help="with --wandb; default: the project of the wandb sink")
-    add("--entity", help="with --wandb: user or team; default: the user of the login")
-    add("--name", default="normlab", help="name of the workspace; default: normlab")
+    text = "with --wandb; default: the project of the wandb sink"
+    add("--project", type=as_text, help=text)
+    text = "with --wandb: user or team; default: the user of the login"
+    add("--entity", type=as_text, help=text)
+    text = "with --wandb: name of the workspace; default: normlab"
+    add("--name", type=as_text, help=text)
     add_where(parser, "with --wandb: only runs with this value, or one of several; may be repeated")
     arguments = parser.parse_args(argv)
+    _check(arguments)
     if arguments.wandb:
         return _workspace(arguments)
     if arguments.run is None:
@@ -55,13 +60,19 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise UserError for arguments that the model's file or the workspace would ignore."""
+    of_kind = ("run", "fold", "out") if arguments.wandb else ("project", "entity", "name", "where")
+    if ignored := [name for name in of_kind if getattr(arguments, name)]:
+        name = "RUN" if ignored[0] == "run" else f"--{ignored[0]}"
+        advice = "cannot be combined with --wandb" if arguments.wandb else "needs --wandb"
+        raise UserError(f"{name} {advice}")
+
+
 def _workspace(arguments: argparse.Namespace) -> int:
     """Save a workspace of the runs that match `--where`, and print its address."""
     from normlab.training.wandb_workspace import save_workspace
 
-    print(
-        save_workspace(
-            arguments.entity, arguments.project, arguments.name, conditions(arguments.where)
-        )
-    )
+    name, where = arguments.name or "normlab", conditions(arguments.where)
+    print(save_workspace(arguments.entity, arguments.project, name, where))
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from normlab.commands._arguments import Parser, as_path, command_parser
+from normlab.commands._arguments import Parser, as_path, as_text, command_parser
 from normlab.config.overrides import check_arguments, check_given_once
 from normlab.config.registry import option_settings
 from normlab.errors import UserError
@@ -83,13 +83,13 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("settings", nargs="*", metavar="key=value", help="norm=NAME and its settings")
     text = "a folder saved by transformers, or an id on huggingface.co"
-    add("--hf", required=True, metavar="MODEL", help=text)
+    add("--hf", required=True, type=as_text, metavar="MODEL", help=text)
     add("--text", type=as_path, metavar="FILE", help="file with lines to train on")
     text = "fold norms into weights, which keeps the outputs; needs no norm=NAME"
     add("--fold", action="store_true", help=text)
     add("--untie", action="store_true", help="with --fold: copy weights that embeddings share")
     text = "pattern of the paths of norms to replace; default: all"
-    add("--sites", default="*", metavar="PATTERN", help=text)
+    add("--sites", default="*", type=as_text, metavar="PATTERN", help=text)
     add("--train", choices=("norms", "all"), default="norms", help="what to train; default: norms")
     add("--steps", type=int, default=200, metavar="N", help="training steps; default: 200")
     text = "initial steps over which old and new norms are blended; default: 0"

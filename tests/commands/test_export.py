@@ -40,6 +40,21 @@ def test_exported_and_inspected_models_have_the_recalibrated_statistics_of_the_t
     torch.testing.assert_close(model_from_run(recalibrating, []).model.state_dict(), tested)
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["RUN", "--project", "foo"], "--project needs --wandb"),
+        (["RUN", "--where", "norm=bn"], "--where needs --wandb"),
+        (["--name", "n"], "--name needs --wandb"),
+        (["--wandb", "RUN"], "RUN cannot be combined with --wandb"),
+        (["--wandb", "--fold"], "--fold cannot be combined with --wandb"),
+    ],
+)
+def test_flags_that_would_be_ignored_are_refused(argv, said):
+    with pytest.raises(ValueError, match=said):
+        main(argv)
+
+
 def test_a_wandb_workspace_groups_and_filters_runs(wandb_server, capsys):
     pytest.importorskip("wandb_workspaces")
     assert main(["--wandb", "--name", "n", "--where", "task=mlm", "--where", "norm=ln,bn"]) == 0
