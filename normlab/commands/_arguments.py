@@ -153,7 +153,9 @@ def conditions(where: Iterable[str]) -> dict[str, str]:
         key, equals, value = text.partition("=")
         if not (key and equals):
             raise UserError(f"--where {text} must have the form KEY=VALUE, such as --where norm=bn")
-        values[key] = value
+        if (before := values.setdefault(key, value)) != value:
+            advice = f"for runs with either value, write --where {key}={before},{value}"
+            raise UserError(f"--where {key}={before} and --where {text} are both set; {advice}")
     return values
 
 

@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from normlab.commands._arguments import add_notes, add_run, as_path, as_text, command_parser
 from normlab.commands._loading import load
+from normlab.config.overrides import check_given_once
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
@@ -87,6 +88,7 @@ def _parsed(argv: list[str]) -> Namespace:
     add("--outputs", type=as_path, metavar="FILE", help="write the model's outputs to this file")
     add_notes(parser)
     arguments = parser.parse_intermixed_args(argv)
+    check_given_once(arguments.changes)
     if arguments.limit is not None and arguments.limit < 1:
         raise UserError(f"--limit={arguments.limit} must be at least 1")
     if arguments.limit is not None and arguments.outputs:

@@ -133,10 +133,10 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
 
     names = [word for word in words if not is_file(word)]
     places = [word for word in names if "=" not in word or address_of(Path(word))]
+    check_given_once([word for word in words if word not in places])
     if not places:
         if where:
             raise UserError("--where selects among runs; pass their folder, for example `runs`")
-        check_given_once(words)
         return {}, words
     records = ended_runs([as_run(place) for place in places])
     runs = dict(select([*records.items()], conditions(where), lambda item: item[1]))

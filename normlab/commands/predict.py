@@ -4,6 +4,7 @@ import sys
 
 from normlab.commands._arguments import add_run, command_parser
 from normlab.commands._loading import load
+from normlab.config.overrides import check_given_once
 from normlab.errors import UserError
 from normlab.reports.run_paths import one_run
 from normlab.terminal import at_work
@@ -30,6 +31,7 @@ def main(argv: list[str]) -> int:
     add("--top-k", type=int, help="sample from the k most likely tokens")
     add("--seed", type=int, default=1, help="random seed; default: 1")
     arguments = parser.parse_intermixed_args(argv)
+    check_given_once(arguments.changes)
     from normlab.data.text_files import decoded
     from normlab.models.decoding import SamplingSettings
 

@@ -198,11 +198,15 @@ def first_run(arguments: Sequence[str]) -> list[str]:
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
-    """Raise UserError for a key with two values, because Hydra silently uses the last."""
+    """Raise UserError for a key with two values, because Hydra silently uses the last.
+
+    Only experiments may be given several times.
+    """
     values: dict[str, str] = {}
     for name, equals, text in (each.partition("=") for each in arguments):
-        key, value = SHORT.get(name, name), text.strip("'\"")
-        if not equals or name.startswith("-") or key in _SEVERAL:
+        key, value = full_key(name.lstrip("+")), text.strip("'\"")
+        if not equals or name.startswith("-") or key == EXPERIMENT:
             continue
         if values.setdefault(key, value) != value:
-            raise UserError(f"{key}={values[key]} and {key}={value} are both set; keep one")
+            keep = f"list several as {key}=[A,B]" if key in _SEVERAL else "keep one"
+            raise UserError(f"{key}={values[key]} and {key}={value} are both set; {keep}")

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from normlab.config.conversion import convert, wrong_value
 from normlab.config.folders import of_your_own
-from normlab.config.overrides import with_full_keys
+from normlab.config.overrides import check_given_once, with_full_keys
 from normlab.config.registry import options
 from normlab.config.schema import full_key
 from normlab.config.suggestions import choice_of, did_you_mean
@@ -52,7 +52,7 @@ def load_study(name: str, configs: Path | None = None) -> Study:
                 for axis, values in grid.items()
             }
         content |= {"name": name, "description": known[name].description}
-    study = _with_full_keys(convert(content, Study, path, strict=False))
+    study = _with_full_keys(path, convert(content, Study, path, strict=False))
     _among(path, "article_values", study.article_values, study.rows)
     for row, hint in study.article_values.items():
         _among(path, f"article_values.{row}", hint, (*study.columns, STATEMENT))
@@ -72,29 +72,38 @@ def load_study(name: str, configs: Path | None = None) -> Study:
     return replace(study, scales=scales)
 
 
-def _with_full_keys(study: Study) -> Study:
+def _with_full_keys(path: Path, study: Study) -> Study:
     """Return a study whose overrides have full keys: `optim.lr=1e-3` instead of `lr=1e-3`.
 
     Otherwise the short key of a scale would not be replaced by the full key of a row or a rate.
+    Raises UserError for a list of overrides that sets a key twice.
     """
 
-    def full(table: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-        return {name: tuple(with_full_keys(overrides)) for name, overrides in table.items()}
+    def full(key: str, overrides: Sequence[str]) -> tuple[str, ...]:
+        try:
+            check_given_once(overrides)
+        except UserError as error:
+            raise wrong_value(path, key, str(error)) from None
+        return tuple(with_full_keys(overrides))
 
-    def of_scale(scale: Scale) -> Scale:
+    def all_full(key: str, table: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+        return {name: full(f"{key}.{name}", overrides) for name, overrides in table.items()}
+
+    def of_scale(key: str, scale: Scale) -> Scale:
         tuning = scale.tuning
         if isinstance(tuning, Tuning):
-            more = tuple(with_full_keys(tuning.overrides))
+            more = full(f"{key}.tuning.overrides", tuning.overrides)
             tuning = structs.replace(tuning, key=full_key(tuning.key), overrides=more)
-        overrides, rates = tuple(with_full_keys(scale.overrides)), full(scale.rates)
+        overrides = full(f"{key}.overrides", scale.overrides)
+        rates = all_full(f"{key}.rates", scale.rates)
         return structs.replace(scale, overrides=overrides, rates=rates, tuning=tuning)
 
     return replace(
         study,
-        rows=full(study.rows),
-        grid={axis: full(values) for axis, values in study.grid.items()},
-        at=full(study.at),
-        scales={name: of_scale(scale) for name, scale in study.scales.items()},
+        rows=all_full("rows", study.rows),
+        grid={axis: all_full(f"grid.{axis}", values) for axis, values in study.grid.items()},
+        at=all_full("at", study.at),
+        scales={name: of_scale(f"scales.{name}", scale) for name, scale in study.scales.items()},
     )
 
 

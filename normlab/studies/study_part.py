@@ -7,7 +7,8 @@ from typing import NamedTuple
 import yaml
 
 from normlab.config.experiments import EXPERIMENT
-from normlab.config.overrides import with_full_keys
+from normlab.config.overrides import check_given_once, with_full_keys
+from normlab.config.schema import full_key
 from normlab.errors import UserError
 from normlab.records.point import point_values
 from normlab.studies.study import SMOKE, Study
@@ -34,6 +35,7 @@ class StudyPart(NamedTuple):
         if of_one_run := [key for _, key, _ in pairs if key in _OF_ONE_RUN]:
             key = of_one_run[0]
             raise UserError(f"{key}= is for normlab train; a study's settings are in its file")
+        check_given_once([f"{_KEYS.get(key, key)}={value}" for _, key, value in pairs])
         chosen = {_KEYS[key]: value for _, key, value in pairs if key in _KEYS}
         others = [(each, key) for each, key, _ in pairs if key not in _KEYS]
         extra = [each for each, key in others if key in study.grid]  # an axis keeps its name
@@ -80,9 +82,13 @@ def smallest_part(study: Study, scale: str, places: Collection[tuple[str, str]])
 
 
 def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the overrides of each study in `words`. `STUDY:key=value` is only for that study."""
+    """Return the overrides of each study in `words`.
+
+    `STUDY:key=value` is only for that study, and replaces a `key=value` for all studies.
+    """
     studies = [word for word in words if "=" not in word]
     overrides: dict[str, list[str]] = {name: [] for name in studies}
+    own: dict[str, list[str]] = {name: [] for name in studies}
     if not studies or len(overrides) < len(studies):
         raise UserError("list each study once, such as normlab study run translation_norms")
     for override in (word for word in words if "=" in word):
@@ -91,9 +97,20 @@ def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
             raise UserError(
                 f"{override}: {study} is not one of the studies to run, {' '.join(overrides)}"
             )
-        for name in [study] if colon else studies:
-            overrides[name].append(override.removeprefix(f"{study}:") if colon else override)
+        if colon:
+            own[study].append(override.removeprefix(f"{study}:"))
+        else:
+            for name in studies:
+                overrides[name].append(override)
+    for name, replaced in ((name, {*map(_key, own[name])}) for name in studies):
+        overrides[name] = [x for x in overrides[name] if _key(x) not in replaced] + own[name]
     return overrides
+
+
+def _key(override: str) -> str:
+    """Return the full key of an override; `seeds` and `rows` for their singulars."""
+    key = override.partition("=")[0]
+    return _KEYS.get(key) or full_key(key)
 
 
 def read_rows(text: str, study: Study, scale: str) -> list[str]:

@@ -55,7 +55,30 @@ def test_a_key_given_twice_with_different_values_is_refused(command, capsys):
     assert cli([*command.split(), "norm=bn", "placement=deepnorm", "placement=pre"]) == 1
     said = "placement=deepnorm and placement=pre are both set; keep one"
     assert said in capsys.readouterr().err
-    check_given_once(["seed=1", "seed=1", "probe=[tid]", "probe=[spikes]", "~schedule", "a"])
+    check_given_once(["seed=1", "seed=1", "experiment=gpt_bn", "experiment=a", "~schedule", "a"])
+    for group in ("probe", "sink"):  # Hydra would use the last
+        with pytest.raises(UserError, match=rf"list several as {group}=\[A,B\]"):
+            check_given_once([f"{group}=a", f"{group}=b"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["study", "plan", "toy_norms", "rows=ln", "rows=none"], "rows=ln and rows=none are both"),
+        (["study", "plan", "toy_norms", "seed=1", "seeds=2"], "seeds=1 and seeds=2 are both set"),
+        (["study", "plan", "toy_norms", "scale=x", "scale=smoke"], "scale=x and scale=smoke are"),
+        (["study", "run", "toy_norms", "steps=3", "budget.steps=4"], "budget.steps=3 and"),
+        (["study", "tune", "batching", "batching=bucket", "batching=random"], "are both set"),
+        (["train", "probe=tid", "probe=spikes"], "probe=tid and probe=spikes are both set"),
+        (["compare", "--where", "norm=ln", "--where", "norm=bn"], "write --where norm=ln,bn"),
+        (["eval", "RUN", "seed=5", "seed=7"], "seed=5 and seed=7 are both set; keep one"),
+        (["predict", "RUN", "seed=5", "seed=7"], "seed=5 and seed=7 are both set; keep one"),
+        (["inspect", "RUN", "seed=5", "seed=7"], "seed=5 and seed=7 are both set; keep one"),
+    ],
+)
+def test_an_option_given_twice_with_different_values_is_refused(argv, said, capsys):
+    assert cli(argv) == 1
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_key_written_as_a_flag_gets_a_suggestion():

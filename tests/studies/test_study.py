@@ -260,6 +260,7 @@ def within(*keys):
         (lambda node: node.pop("table"), "the file: .* missing required field `table`"),
         (within("colums")([]), "the file: 'colums' does not exist; choose from .*columns"),
         (within("claims")(["one"]), r"claims\[0\]: Expected `int`, got `str`, found 'one'"),
+        (within("rows", "bn")(["lr=1", "optim.lr=2"]), "rows.bn: .* both set; keep one"),
         (within("rows")({}), "rows: Expected `object` of length >= 1, found {}"),
         (within("rows", "bn")(["norm"]), r"rows.bn\[0\]: Expected `str` matching regex '='"),
         (

@@ -3,7 +3,13 @@
 import pytest
 
 from normlab.studies.study import Scale, Study
-from normlab.studies.study_part import StudyPart, read_rows, read_seeds, smallest_part
+from normlab.studies.study_part import (
+    StudyPart,
+    read_rows,
+    read_seeds,
+    smallest_part,
+    words_by_study,
+)
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]
 
@@ -53,3 +59,11 @@ def test_the_smallest_part_has_the_given_rows_and_points(places, words, settings
     chosen = StudyPart.of(made, ["scale=small", *words])
     runs = made.planned("small", rows=chosen.rows, extra=chosen.extra)
     assert len(runs) == settings and places <= {(run.row, run.point) for run in runs}
+
+
+def test_an_override_for_one_study_replaces_that_for_all_studies():
+    words = ["a", "a:steps=2", "b", "budget.steps=1", "b:row=ln", "rows=bn"]
+    assert words_by_study(words) == {
+        "a": ["rows=bn", "steps=2"],
+        "b": ["budget.steps=1", "row=ln"],
+    }
