@@ -5,6 +5,7 @@ A run that fails does not affect the others. All state is in the run folders, so
 command resumes interrupted runs.
 """
 
+import fcntl
 import math
 import os
 import re
@@ -32,6 +33,7 @@ LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _GPU = re.compile(r"\d+$|GPU-|MIG-")  # excludes -1 and Slurm's NoDevFiles
 _KILLED = "killed, most likely because memory ran out; use a smaller batch_size or fewer processes"
+_WAIT_FOR_IT = "wait for it, or stop it"
 _WAIT = 0.05  # seconds between polls of the running processes
 
 
@@ -190,7 +192,13 @@ class _Pool:
         """Start runs on the free shares of the machine."""
         while self.free and not self.stopped and (run := self.queue.next()) is not None:
             self.show.say(f"{run.name} started")
-            self.running[run] = _RunProcess(run, self.free.pop(0))
+            try:
+                self.running[run] = _RunProcess(run, self.free[0])
+            except BlockingIOError:
+                problem = f"{run.folder} is being trained by another process; {_WAIT_FOR_IT}"
+                self._end(EndedRun(run, 1, problem, 0.0))
+            else:
+                self.free.pop(0)
 
     def beat(self, now: float) -> None:
         """Show the progress of the runs, unless the display's interval has not passed yet."""
@@ -204,49 +212,76 @@ class _Pool:
         ended = [done for process in self.running.values() if (done := process.ended()) is not None]
         for done in ended:
             self.free.append(self.running.pop(done.run).share)
-            result = f"failed with status {done.status}" if done.status else done.last_line
-            if done.interrupted:
-                # A run was stopped from outside: start no more runs.
-                self.interrupted, self.stopped = self.interrupted or not self.stopped, True
-                result = "saved; can be resumed"
-                done = done._replace(last_line=result)
-            else:
-                self.queue.ended(done)
-            self.done.append(done)
-            count = f"{len(self.done)}/{self.queue.count}"
-            self.show.say(f"[{count}] {done.run.name}, {done.seconds:.0f} s: {result}")
+            self._end(done)
         return bool(ended)
+
+    def _end(self, done: EndedRun) -> None:
+        """Add a run that has ended to `done`, and print its result."""
+        result = f"failed with status {done.status}" if done.status else done.last_line
+        if done.interrupted:
+            # A run was stopped from outside: start no more runs.
+            self.interrupted, self.stopped = self.interrupted or not self.stopped, True
+            result = "saved; can be resumed"
+            done = done._replace(last_line=result)
+        else:
+            self.queue.ended(done)
+        self.done.append(done)
+        count = f"{len(self.done)}/{self.queue.count}"
+        self.show.say(f"[{count}] {done.run.name}, {done.seconds:.0f} s: {result}")
 
 
 class _RunProcess:
-    """The process of a run."""
+    """The process of a run. Raises BlockingIOError if another sweep or study is executing it."""
 
     def __init__(self, run: RunToStart, share: MachineShare) -> None:
         self.run, self.share, self.begun = run, share, time.monotonic()
         words = last_of_each_key(run.overrides)
         if not any(override.startswith("observe.threads=") for override in words):
             words.append(share.threads)
-        self._log = run.folder / LOG_FILE
         check_writable(run.folder)
         run.folder.mkdir(parents=True, exist_ok=True)
-        self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
-        with self._log.open("wb") as file:
-            self.popen = subprocess.Popen(
-                [*program(), "train", *words],
-                env={**os.environ, **share.variables, PARENT: str(os.getpid())},
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        self._lock = _locked(run.folder)
+        log = run.folder / LOG_FILE
+        log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
+        # Kept open, so that its last line is read from this file, whatever happens to the folder.
+        self._log = log.open("w+b")
+        self.popen = subprocess.Popen(
+            [*program(), "train", *words],
+            env={**os.environ, **share.variables, PARENT: str(os.getpid())},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
 
     def ended(self) -> EndedRun | None:
         """Return the ended run, or None if it is still running."""
         if (status := self.popen.poll()) is None:
             return None
-        lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
+        with self._log:
+            self._log.seek(0)
+            lines = self._log.read().decode("utf-8", errors="replace").strip().splitlines()
+        os.close(self._lock)
         last_line = lines[-1].strip() if lines else "no output"
         if status == -signal.SIGKILL:
             last_line = f"{_KILLED} ({last_line})"
         return EndedRun(self.run, status, last_line, time.monotonic() - self.begun)
+
+
+def _locked(folder: Path) -> int:
+    """Lock a run's folder against other sweeps, and return the descriptor that holds the lock.
+
+    The lock is released when the descriptor is closed or this process ends. Raises BlockingIOError
+    if another process has locked it. (The run's own lock, which is taken later, also keeps out
+    `normlab train`, but by then two sweeps would have overwritten each other's log.)
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError:  # on some network disks; there, the run's own lock says so
+        pass
+    return descriptor
 
 
 def last_of_each_key(overrides: Sequence[str]) -> list[str]:

@@ -71,6 +71,24 @@ def test_a_failing_run_does_not_affect_the_others_and_its_reason_is_printed(
     assert "no output" in lines[4]
 
 
+def test_a_run_of_another_sweep_is_not_started_and_keeps_its_log(tmp_path, stand_in):
+    stand_in('echo "$@" begun; echo >> calls; until [ -e go ]; do sleep 0.05; done; echo done')
+    first: list = []
+    sweeping = threading.Thread(target=lambda: first.extend(sweep(tmp_path, "a=1")))
+    sweeping.start()
+    while not (tmp_path / "calls").exists():
+        time.sleep(0.05)
+    (second,) = sweep(tmp_path, "a=1")
+    assert second.failed and second.last_line.endswith(
+        "is being trained by another process; wait for it, or stop it"
+    )
+    (tmp_path / "go").touch()
+    sweeping.join()
+    log = (tmp_path / "runs" / "a=1" / LOG_FILE).read_text().splitlines()
+    assert [log[-1], first[0].last_line] == ["done", "done"] and "begun" in log[0]
+    assert [done.status for done in sweep(tmp_path, "a=1")] == [0]
+
+
 def test_a_killed_run_is_reported_with_a_hint_that_memory_may_have_run_out(tmp_path, stand_in):
     stand_in("kill -9 $$")
     (done,) = sweep(tmp_path, "a=1")
