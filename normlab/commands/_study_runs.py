@@ -78,7 +78,8 @@ def run_studies(
         if queue.left() or queue.failed:
             print(f"resume with: {resume_command}")
     lacking = len(runnable) < len(jobs)
-    return 1 if lacking or publisher.problems or any(done.status for done in ended) else 0
+    failed = queue.failed or any(done.status for done in ended)
+    return 1 if lacking or publisher.problems or failed else 0
 
 
 def _print_progress(job: Job) -> None:

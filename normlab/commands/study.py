@@ -72,9 +72,15 @@ def _publish(arguments: argparse.Namespace) -> int:
     for job in jobs:
         print_prose(job.progress(job.left(print_error)))
     print_study_tables(jobs, notes=arguments.notes)
+    nothing = False
     for job in jobs:
-        publisher.publish(job, job.complete_seeds)
-    return 1 if publisher.problems else 0
+        complete = job.complete_seeds
+        publisher.publish(job, complete)
+        nothing = nothing or not complete
+        if open_seeds := [str(seed) for seed in job.by_seed if seed not in complete]:
+            seeds = " ".join(open_seeds)
+            print_error(f"{job.name}: not published, because not all runs have ended: seed {seeds}")
+    return 1 if publisher.problems or nothing else 0
 
 
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:

@@ -77,9 +77,10 @@ class StudyQueue(RunQueue):
         return [run for folder, run in runs.items() if folder not in self.done | self.failed]
 
     def summary(self) -> list[str]:
-        """Return lines that count the runs done and left, and list each job's complete seeds."""
+        """Return lines that count the runs done, failed and left, and list the complete seeds."""
         now, left = len(self.done) - self.before, len(self.left())
-        lines = [f"{len(self.done)} runs done ({now} of them now), {left} left"]
+        failed = f"{len(self.failed)} failed, " if self.failed else ""
+        lines = [f"{len(self.done)} runs done ({now} of them now), {failed}{left} left"]
         for job in self.jobs:
             seeds = " ".join(map(str, self.complete_seeds(job))) or "none"
             lines.append(f"  {job.name}: complete seeds: {seeds}")

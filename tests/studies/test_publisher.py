@@ -121,3 +121,15 @@ def test_a_publishing_problem_is_reported_once_and_the_runs_continue(
     listed.unlink()
     assert command.main(["run", *argv]) == 0
     assert seeds(folder) == [1, 2, 3] and manifest.problems(folder.parents[1]) == {}
+
+
+def test_seeds_that_are_not_complete_are_named_and_publishing_nothing_is_a_failure(
+    place, folder, capsys
+):
+    argv = ["publish", "one", "seeds=1-3", "--results", "results"]
+    assert command.main(argv) == 1
+    said = "one scale=smoke: not published, because not all runs have ended: seed"
+    assert f"{said} 1 2 3" in " ".join(capsys.readouterr().err.split()) and not folder.exists()
+    run_queue(capsys, "one", "seeds=2")
+    assert command.main(argv) == 0
+    assert f"{said} 1 3" in " ".join(capsys.readouterr().err.split()) and seeds(folder) == [2]

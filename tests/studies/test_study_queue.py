@@ -117,6 +117,7 @@ def test_a_seed_with_a_failed_run_is_not_published(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "fails": (run.row, run.seed) == ("bn", 1)})
     code, out = run_queue(capsys, "one", "--publish", "results")
     assert code == 1 and "failed with status 3" in out
+    assert "3 runs done (3 of them now), 1 failed, 0 left" in out
     runs = read(place.folder / "results" / "one" / "smoke")
     assert [run.key.seed for run in runs] == [2, 2]
 
