@@ -1,14 +1,15 @@
 """Reads and checks a study's file. Every error names the file and the key."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
-from normlab.config.conversion import convert, wrong_value
+from normlab.config.conversion import Text, convert, wrong_value
 from normlab.config.folders import of_your_own
 from normlab.config.overrides import check_given_once, with_full_keys
 from normlab.config.registry import options
@@ -23,11 +24,23 @@ from normlab.studies.study import (
     STATEMENT,
     Scale,
     Study,
+    Texts,
     Tuning,
     points_of,
 )
 
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _LEAST = "list at least three (two at scale=smoke and with `pilot: true`)"
+
+
+class _Grid(Struct):
+    """The values per axis of a scale, as a study's file has them."""
+
+    grid: dict[Text, Texts] = field(default_factory=dict)
+
+
+class _Grids(Struct):
+    scales: dict[str, _Grid] = field(default_factory=dict)
 
 
 def load_study(name: str, configs: Path | None = None) -> Study:
@@ -41,18 +54,13 @@ def load_study(name: str, configs: Path | None = None) -> Study:
         choice = choice_of([*known], "normlab list studies", did_you_mean(name, [*known]))
         raise UserError(f"no study {name!r}{choice}.{of_your_own()}")
     path = known[name].path
-    content = _typed(read_yaml(path))
+    content = read_yaml(path, as_text=True)  # so that values stay as written: `010`, `no`
     if isinstance(content, dict):
         _among(path, "the file", content, [part.name for part in fields(Study)])
-        if isinstance(grid := content.get("grid"), dict):
-            content["grid"] = {
-                axis: {str(value): [f"{axis}={value}"] for value in values}
-                if isinstance(values, list)
-                else values
-                for axis, values in grid.items()
-            }
+        _convert_lists(path, content)
         content |= {"name": name, "description": known[name].description}
     study = _with_full_keys(path, convert(content, Study, path, strict=False))
+    convert(content, _Grids, path)
     _among(path, "article_values", study.article_values, study.rows)
     for row, hint in study.article_values.items():
         _among(path, f"article_values.{row}", hint, (*study.columns, STATEMENT))
@@ -107,15 +115,27 @@ def _with_full_keys(path: Path, study: Study) -> Study:
     )
 
 
-def _typed(node: Any, *, key: object = "") -> Any:
-    """Convert numbers and booleans to text as written, except under `article_values`."""
-    if isinstance(node, dict) and key != "article_values":
-        return {_typed(name): _typed(value, key=name) for name, value in node.items()}
-    if isinstance(node, list):
-        return [_typed(value) for value in node]
-    if isinstance(node, bool):
-        return str(node).lower()
-    return str(node) if isinstance(node, int | float) else node
+def _convert_lists(path: Path, content: dict[str, Any]) -> None:
+    """Convert the lists of axes in a study's content to mappings, and numbers in article values."""
+    if isinstance(grid := content.get("grid"), dict):
+        for axis, values in grid.items():
+            if isinstance(values, list):
+                _each_once(path, f"grid.{axis}", values)
+                grid[axis] = {str(value): [f"{axis}={value}"] for value in values}
+    if isinstance(rows := content.get("article_values"), dict):
+        for row, values in rows.items():
+            if isinstance(values, dict):
+                rows[row] = {column: _number_or_text(value) for column, value in values.items()}
+
+
+def _number_or_text(value: Any) -> Any:
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+
+
+def _each_once(path: Path, key: str, values: Sequence[Any]) -> None:
+    """Raise UserError if a list contains a value twice."""
+    if twice := [value for number, value in enumerate(values) if value in values[:number]]:
+        raise wrong_value(path, key, f"{twice[0]} occurs twice")
 
 
 def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str]) -> None:
@@ -133,10 +153,13 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
     if rows[0] != study.baseline:
         problem = f"must begin with {study.baseline}, which all others are compared with"
         raise wrong_value(path, f"{key}.rows", problem)
+    _each_once(path, f"{key}.rows", rows)
+    _each_once(path, f"{key}.seeds", scale.seeds)
     grid = dict(study.grid)
     _among(path, f"{key}.grid", scale.grid, grid)
     for axis, values in scale.grid.items():
         _among(path, f"{key}.grid.{axis}", values, grid[axis])
+        _each_once(path, f"{key}.grid.{axis}", values)
         grid[axis] = {value: grid[axis][value] for value in values}
     axes = [*map(full_key, grid)]
     for rate, chosen in scale.rates.items():
@@ -146,6 +169,8 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
     if isinstance(tuning := scale.tuning, Tuning):
         key = f"{key}.tuning"
         _check_choice(path, f"{key}.values", tuning, scale, name)
+        _each_once(path, f"{key}.values", tuning.values)
+        _each_once(path, f"{key}.seeds", tuning.seeds)
         _among(path, f"{key}.whole_runs", tuning.whole_runs, rows)
         if used := sorted(set(tuning.seeds) & {*scale.seeds, *range(1, ANALYSES[-1] + 1)}):
             raise wrong_value(

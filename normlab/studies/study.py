@@ -23,6 +23,7 @@ TUNING = "tuning"
 ANALYSES = (5, 8, 12)
 """The numbers of seeds at which planned analyses judge the parts of claims."""
 
+_YEAR = 365 * 24 * 60  # minutes
 Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 Overrides = tuple[Annotated[str, Meta(pattern="=")], ...]
 Rows = Annotated[dict[Text, Overrides], Meta(min_length=1)]
@@ -52,16 +53,17 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """A size of a study: overrides for all runs, seeds, minutes per run, and data.
 
     `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
-    and values to run at this scale. `data_name` is a short name for titles, by default `data`. If a
-    study has several tasks, `data_of_tasks` has the name of each task's data. `rates` maps "row" or
-    "row @ axis=value ..." to the overrides chosen by tuning. A `pilot` never counts as evidence.
-    `tuning` says how rates are chosen. It may also be the name of another scale of this study, or
-    of another study with this scale, to use the tuning found there.
+    and values to run at this scale; in the file, `grid` has a list of values per axis. `data_name`
+    is a short name for titles, by default `data`. If a study has several tasks, `data_of_tasks` has
+    the name of each task's data. `rates` maps "row" or "row @ axis=value ..." to the overrides
+    chosen by tuning. A `pilot` never counts as evidence. `tuning` says how rates are chosen. It may
+    also be the name of another scale of this study, or of another study with this scale, to use the
+    tuning found there.
     """
 
     overrides: Overrides
     seeds: Seeds
-    minutes: Annotated[float, Meta(gt=0)]
+    minutes: Annotated[float, Meta(gt=0, le=_YEAR)]
     data: Text
     rows: tuple[Text, ...] = ()
     grid: Any = field(default_factory=dict)

@@ -272,6 +272,21 @@ def within(*keys):
             "scales.small: `seed` does not exist; choose from .*seeds",
         ),
         (within("scales", "small", "minutes")(0), "scales.small.minutes: Expected `float` > 0.0"),
+        (within("scales", "small", "minutes")(float("inf")), "small.minutes: Expected `float`"),
+        (within("scales", "small", "minutes")(1e9), "small.minutes: Expected `float` <= 525600"),
+        (within("scales", "small", "seeds")([1, 2, 1]), "scales.small.seeds: 1 occurs twice"),
+        (within("grid", "placement")(["pre", "pre"]), "grid.placement: pre occurs twice"),
+        (within("scales", "small", "grid")(["placement"]), "small.grid: Expected `object`"),
+        (within("scales", "small", "grid")(None), "scales.small.grid: Expected `object`"),
+        (
+            within("scales", "small", "grid")({"placement": None}),
+            "scales.small.grid.placement: Expected `array`",
+        ),
+        (within("scales", "small", "grid")({"placement": []}), r"placement: .*length >= 1"),
+        (
+            within("scales", "small", "grid")({"placement": {"pre": ["placement=post"]}}),
+            "scales.small.grid.placement: Expected `array`, got `object`",
+        ),
         (within("scales", "small", "rows")(["bn"]), "scales.small.rows: must begin with ln"),
         (within("scales", "small", "grid")({"lr": [1]}), "small.grid: 'lr' does not exist; choose"),
         (
@@ -287,6 +302,22 @@ def within(*keys):
 def test_an_error_in_a_study_file_mentions_file_and_key(written, change, message):
     with pytest.raises(ValueError, match=rf"study/good.yaml: .*{message}"):
         written(change)
+
+
+def test_values_and_names_stay_as_written(tmp_path):
+    text = GOOD.replace(
+        "batch_size: {8: [batch_size=8, optim.lr=1e-3], 32: [batch_size=32]}",
+        "batch_size: [010, 0x10, 1_0, 1.50]",
+    ).replace("none", "no")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "good.yaml").write_text(text)
+    study = load_study("good", tmp_path)
+    assert [*study.grid["batch_size"]] == ["010", "0x10", "1_0", "1.50"]
+    assert [*study.rows] == ["ln", "bn", "no"]
+    assert study.article_values == {
+        "ln": {"test/bleu": 35.0},
+        "no": {"test/bleu": "no convergence"},
+    }
 
 
 def test_a_row_may_have_overrides_at_some_points_of_the_grid(written):
