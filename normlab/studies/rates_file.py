@@ -12,9 +12,9 @@ from normlab.errors import UserError
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
     """Return the text of a study's file with only these rates of a scale changed.
 
-    None removes a row's rates. Raises UserError if the scale is written in braces. YAML's parser
-    gives the positions of the rates in the text. A YAML writer is not used, because it would rewrap
-    other lines.
+    None removes a row's rates. Lines of other rows and comments stay as they are. Raises UserError
+    if the scale is written in braces. YAML's parser gives the positions of the rates in the text. A
+    YAML writer is not used, because it would rewrap other lines.
     """
     content, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
     before = content["scales"][scale].pop("rates", None) or {}
@@ -24,23 +24,54 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
     size = _entries(_entries(yaml.compose(text))["scales"].value)[scale].value
     if size.flow_style:
         raise UserError(f"scales.{scale}: write one key per line")
-    lines, entries = text.splitlines(keepends=True), _entries(size)
-    comment = ""
-    if (old := entries.get("rates")) is not None:  # replace them
-        start, stop = old.key.start_mark.line, _end(old.value)
-        if not old.value.flow_style:
-            comment = lines[start][old.key.end_mark.column + 1 :].rstrip()
+    lines, old = text.splitlines(keepends=True), _entries(size).get("rates")
+    new = {name: of for name, of in rates.items() if after.get(name) != before.get(name)}
+    if after and old and isinstance(old.value, yaml.MappingNode) and not old.value.flow_style:
+        changed = "".join(_with_entries(lines, old.value, new))
+    else:
+        changed = "".join(_with_block(lines, size, after)) if new else text
+    if yaml.safe_load(changed) != content:
+        raise UserError(f"scales.{scale}: rates cannot be written here without changing other keys")
+    return changed
+
+
+def _with_entries(
+    lines: Sequence[str], mapping: Any, rates: Mapping[str, Sequence[str] | None]
+) -> list[str]:
+    """Return the lines of a file with entries of `rates` replaced, removed (None) or appended."""
+    entries, indent = _entries(mapping), " " * mapping.value[0][0].start_mark.column
+    added = [_line(indent, name, of) for name, of in rates.items() if of and name not in entries]
+    edits = [(_end(mapping), _end(mapping), added)]
+    for name in rates.keys() & entries.keys():
+        key, value = entries[name]
+        values, comment = rates[name], ""
+        if value.flow_style:
+            last = str(lines[value.end_mark.line])
+            comment = last[value.end_mark.column :].rstrip()
+        line = [] if values is None else [_line(indent, name, values, comment)]
+        edits.append((key.start_mark.line, _end(value), line))
+    changed = [*lines]
+    for start, stop, new in sorted(edits, reverse=True):  # from the end, so that numbers stay valid
+        changed[start:stop] = new
+    return changed
+
+
+def _with_block(lines: Sequence[str], size: Any, rates: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the lines of a file with all rates of a scale rewritten, or without rates."""
+    entries = _entries(size)
+    if (old := entries.get("rates")) is not None:
+        start, stop = old.key.start_mark.line, max(old.key.start_mark.line + 1, _end(old.value))
     else:  # insert before `tuning`, or at the end
         start = entries["tuning"].key.start_mark.line if "tuning" in entries else _end(size)
         stop = start
     indent = " " * next(iter(entries.values())).key.start_mark.column
-    new = [f"{indent}rates:{comment}\n"] if after else []
-    for name, values in after.items():
-        new.append(f"{indent}  {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n")
-    changed = "".join([*lines[:start], *new, *lines[stop:]])
-    if yaml.safe_load(changed) != content:
-        raise UserError(f"scales.{scale}: rates cannot be written here without changing other keys")
-    return changed
+    new = [f"{indent}rates:\n"] if rates else []
+    new += [_line(f"{indent}  ", name, values) for name, values in rates.items()]
+    return [*lines[:start], *new, *lines[stop:]]
+
+
+def _line(indent: str, name: str, values: Sequence[str], comment: str = "") -> str:
+    return f"{indent}{_scalar(name)}: [{', '.join(map(_scalar, values))}]{comment}\n"
 
 
 class _Entry(NamedTuple):

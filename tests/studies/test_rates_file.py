@@ -42,3 +42,35 @@ def test_one_rate_or_all_rates_can_be_removed(rates):
     assert with_rates(RATES, "smoke", {"ln": None}) == RATES
     other = with_rates(there, "smoke", {"ln": None, "bn": ["optim.lr=2"]})
     assert yaml.safe_load(other)["scales"]["smoke"]["rates"] == {"bn": ["optim.lr=2"]}
+
+
+COMMENTED = """\
+scales:
+  smoke:
+    seeds: [1]
+    rates:  # by hand
+      # from another study
+      ln: [optim.lr=1e-3]  # at the edge
+      bn:
+        - optim.lr=2e-3  # long ago
+        - schedule.warmup=5
+      rms: [optim.lr=3e-3,
+        schedule.warmup=5]
+      # the last row
+      none: [optim.lr=4e-3]
+    tuning: one
+"""
+
+
+def test_comments_and_the_lines_of_other_rows_stay():
+    same = {"ln": ["optim.lr=1e-3"], "rms": ["optim.lr=3e-3", "schedule.warmup=5"]}
+    assert with_rates(COMMENTED, "smoke", same) == COMMENTED
+    lines = COMMENTED.splitlines(keepends=True)
+    expected = [*lines[:5], lines[5].replace("1e-3", "9"), *lines[9:12], *lines[13:]]
+    expected.insert(9, "      dyt: [optim.lr=8]\n")
+    changes = {"ln": ["optim.lr=9"], "bn": None, "none": None, "dyt": ["optim.lr=8"]}
+    assert with_rates(COMMENTED, "smoke", changes) == "".join(expected)
+    joined = with_rates(COMMENTED, "smoke", {"rms": ["optim.lr=1"]})
+    assert joined == "".join([*lines[:9], "      rms: [optim.lr=1]\n", *lines[11:]])
+    empty = RATES.replace("    tuning: one", "    rates:\n    tuning: one")
+    assert with_rates(empty, "smoke", {"ln": ["optim.lr=1"]}).count("rates") == 1
