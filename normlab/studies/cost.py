@@ -132,7 +132,10 @@ def _length(budget: Mapping[str, float | int | None]) -> str:
 def _time_notes(costs: Sequence[tuple[TimedRuns, int]], at_a_time: int) -> list[str]:
     """Return notes on the total time, and on the runs from which it is estimated."""
     total = sum(known.seconds * to_go for known, to_go in costs)
-    in_parallel = f", or {duration(total / at_a_time)} with {at_a_time} in parallel"
+    at_a_time = min(at_a_time, sum(to_go for _, to_go in costs))
+    longest = max((known.seconds for known, to_go in costs if to_go), default=0.0)
+    fastest = max(longest, total / max(1, at_a_time))
+    in_parallel = f", or {duration(fastest)} with {at_a_time} in parallel"
     notes = [
         f"time: {duration(total)} one run after the other{in_parallel if at_a_time > 1 else ''}"
     ]

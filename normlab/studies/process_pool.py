@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from normlab.config.launch import PARENT, check_single
-from normlab.config.machine import usable_cores
+from normlab.config.machine import MOST_THREADS, usable_cores
 from normlab.errors import UserError
 from normlab.records.files import check_writable
 from normlab.training.stopping import STOP_SIGNALS, heeded_signals
@@ -297,13 +297,16 @@ def program() -> list[str]:
 def machine_shares(processes: int | None) -> list[MachineShare]:
     """Divide the machine among `processes` (None: one per GPU or, without GPUs, one per core).
 
-    Raises UserError if `processes` is below 1.
+    Raises UserError if `processes` is below 1 or above `MOST_THREADS`.
     """
     gpus = visible_gpus()
     cores = usable_cores()
     count = len(gpus) or cores if processes is None else processes
     if count < 1:
         raise UserError(f"processes={count} must be above 0")
+    if processes is not None and count > MOST_THREADS:
+        most = f"{MOST_THREADS}, four times the number of cores"
+        raise UserError(f"processes={count} must be at most {most}")
     threads = f"observe.threads={max(1, cores // count)}"
     return [
         MachineShare(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})

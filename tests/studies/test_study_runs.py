@@ -95,6 +95,16 @@ def test_a_plan_takes_its_times_from_finished_runs(place, capsys):
     assert "min/run: the median of finished runs (4 published on CPU)" in lines[-1]
 
 
+def test_a_plan_divides_its_time_by_at_most_the_number_of_runs(place, capsys):
+    one = printed(capsys, "plan", "seeds=1", "rows=ln", "--processes", "3")[1]
+    assert "in parallel" not in one[-1]
+    three = printed(capsys, "plan", "seeds=1-3", "rows=ln", "--processes", "2")[1]
+    assert "time: 1 min 30 s one run after the other, or 45 s with 2 in parallel" in three[-1]
+    uneven = [(cost.TimedRuns((), minutes=10.0), 1), (cost.TimedRuns((), minutes=1.0), 2)]
+    (time, *_) = cost._time_notes(uneven, 3)
+    assert time == "time: 12 min 0 s one run after the other, or 10 min 0 s with 3 in parallel"
+
+
 def test_run_times_on_another_kind_of_device_are_used_last_and_marked():
     def finished(seconds, device, kind):
         budget = BudgetUsed(100, 50_000, seconds, 2000.0, 0)
@@ -144,6 +154,7 @@ def test_plan_with_commands_prints_only_the_commands_and_runs_nothing(place, cap
         (["one", "norm=rms"], "ln seed=1 and bn seed=1 are the same run"),
         (["one", "batch_size=0"], "batch_size=0 must be above 0"),
         (["one", "--processes", "0"], "processes=0 must be above 0"),
+        (["one", "--processes", "100000"], "processes=100000 must be at most .*number of cores"),
     ],
 )
 def test_invalid_arguments_are_refused_before_any_run(place, argv, message):
