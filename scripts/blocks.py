@@ -28,6 +28,7 @@ from pathlib import Path
 from normlab.advice.which_norm import WHICH_NORM, which_norm_page
 from normlab.articles.pages import pages
 from normlab.articles.results import Results
+from normlab.claims.verdict import CLAIM_VERDICTS
 from normlab.formats import pipes
 from normlab.metrics.score_text import score_text
 from normlab.publishing.published import read
@@ -50,6 +51,12 @@ _TAKES = {
     **{"cost": "STUDY/SCALE WHAT", "part": "CLAIM.NAME"},
 }
 """What each kind of block is followed by, before its named values."""
+_NAMED = {
+    **{"table": ("columns", "rows", "at"), "inspected": ("columns", "rows")},
+    **{"mean": ("row", "at", "format"), "difference": ("row", "at", "format")},
+    **{"value": ("format",), "part": ("format",), "claims": (), "cost": ()},
+}
+"""The named values that each kind of block may have."""
 
 
 def pages_with_blocks(root: Path) -> list[Path]:
@@ -78,15 +85,24 @@ def regenerated(page: Path, root: Path) -> str:
     return _BLOCK.sub(made, text)
 
 
-def _content(root: Path, said: str) -> str:
-    """Return the content of a block; ValueError if it cannot be generated."""
+def _parsed(said: str) -> tuple[str, list[str], dict[str, str]]:
+    """Return a block's kind, words and named values; ValueError if these do not fit together."""
     kind, *rest = shlex.split(said) or [""]
     if kind not in _TAKES:
         raise ValueError(f"no kind {kind!r}: there are {', '.join(_TAKES)}")
     words = [word for word in rest if "=" not in word]
     named = dict(word.split("=", 1) for word in rest if "=" in word)
+    if unknown := [name for name in named if name not in _NAMED[kind]]:
+        allowed = ", ".join(f"{name}=" for name in _NAMED[kind]) or "no named values"
+        raise ValueError(f"no {unknown[0]}= for {kind}: it takes {allowed}")
     if kind != "claims" and len(words) != len(_TAKES[kind].split()):
         raise ValueError(f"expected {_TAKES[kind]}, found {' '.join(words) or 'nothing'}")
+    return kind, words, named
+
+
+def _content(root: Path, said: str) -> str:
+    """Return the content of a block; ValueError if it cannot be generated."""
+    kind, words, named = _parsed(said)
     form = named.get("format")
     if kind == "value":
         if words[0] == "claims.json":
@@ -98,8 +114,8 @@ def _content(root: Path, said: str) -> str:
     if kind == "inspected":
         return _inspected(root / words[0], named)
     if kind == "claims":
-        claims = Results(root).claims.values()
-        return str(sum(claim.verdict == " ".join(words) for claim in claims))
+        (verdict,) = _among(" ".join(words), tuple(CLAIM_VERDICTS), "\n")
+        return str(sum(claim.verdict == verdict for claim in Results(root).claims.values()))
     if kind == "cost":
         study, _, scale = words[0].partition("/")
         return _cost(study, scale, words[1])
