@@ -4,7 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.demo import Measured, rows, sentences
+from normlab.errors import UserError
 from normlab.records.record import Outcome
+from normlab.records.store import RunStore
+from scripts.demo_picture import demo_runs
 from tests.reports.handmade import made
 
 FLOORS = {"loss": 4.0, "bleu": 0.1}
@@ -56,3 +59,20 @@ def test_a_run_that_diverged_has_a_row_without_values():
     assert table[1] == ["no norm", "diverged", "-", "-", "-", "-"]
     assert table[3][:2] == ["copy the source", "0.1"]
     assert len(sentences([LN, NONE, found("batch norm", None)])) == 1
+
+
+def test_the_picture_needs_one_run_of_the_demo_per_norm(tmp_path):
+    def write(norm, folder):
+        of_norm = made(norm, 1)
+        config = {**of_norm.config, "observe": {"study": "demo"}}
+        RunStore(tmp_path).write(replace(of_norm, config=config), tmp_path / folder / "seed1")
+
+    for norm in ("ln", "none"):
+        write(norm, norm)
+    with pytest.raises(UserError, match="has no run of the demo with norm=bn; run normlab demo"):
+        demo_runs(tmp_path)
+    write("bn", "bn")
+    assert [run.norm for run in demo_runs(tmp_path)] == ["ln", "none", "bn"]
+    write("bn", "deep")
+    with pytest.raises(UserError, match="has 2 runs of the demo with norm=bn; pass a folder"):
+        demo_runs(tmp_path)

@@ -4,6 +4,7 @@ import shlex
 import sys
 
 from normlab.commands._arguments import add_notes, command_parser
+from normlab.config.folders import include_words
 from normlab.demo import COLUMNS, notes, plan, rows
 from normlab.reports.legend import print_legend
 from normlab.terminal import print_prose, print_table
@@ -27,7 +28,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     words: list[str] = arguments.settings
     demo = plan([word for word in words if word != "deep"], deep="deep" in words)
-    command = shlex.join(["normlab", "demo", *words])
+    command = shlex.join(["normlab", "demo", *words, *include_words()])
     print_prose("Three small Transformers learn to translate German. Only their norm differs.")
     try:
         if demo.left:

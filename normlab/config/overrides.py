@@ -178,6 +178,11 @@ def _check_override(text: str, key: str) -> None:
     options = override.value()
     if key in PATHS and options == "":
         raise UserError(empty_path(key))
+    if options in (None, "") and key in run_groups():
+        none = "[]" if key in _SEVERAL else "none"
+        has_none = none == "[]" or none in option_names(key.partition("@")[0])
+        advice = f"omit it for the default{f', or set {key}={none} for none' * has_none}"
+        raise UserError(f"{text} chooses no option; {advice}")
     if isinstance(options, list) and key not in _SEVERAL and key in run_groups():
         sweep = f"normlab train -m {key}={','.join(map(str, options))}"
         raise UserError(f"{text}: {key} accepts one option; sweep over several with {sweep}")

@@ -66,5 +66,7 @@ def test_ctrl_c_prints_the_command_to_resume(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(demo, "run_all", interrupted)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NORMLAB_PATH", str(tmp_path))  # a folder of options
     assert cli(["demo", "deep", "budget.steps=9"]) == 130
-    assert "resume with: normlab demo deep budget.steps=9" in capsys.readouterr().err
+    command = f"normlab demo deep budget.steps=9 include={tmp_path}"
+    assert f"resume with: {command}" in " ".join(capsys.readouterr().err.split())
