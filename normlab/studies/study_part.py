@@ -88,7 +88,7 @@ def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
     """
     studies = [word for word in words if "=" not in word]
     overrides: dict[str, list[str]] = {name: [] for name in studies}
-    own: dict[str, list[str]] = {name: [] for name in studies}
+    of_study: dict[str, list[str]] = {name: [] for name in studies}
     if not studies or len(overrides) < len(studies):
         raise UserError("list each study once, such as normlab study run translation_norms")
     for override in (word for word in words if "=" in word):
@@ -98,12 +98,12 @@ def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
                 f"{override}: {study} is not one of the studies to run, {' '.join(overrides)}"
             )
         if colon:
-            own[study].append(override.removeprefix(f"{study}:"))
+            of_study[study].append(override.removeprefix(f"{study}:"))
         else:
             for name in studies:
                 overrides[name].append(override)
-    for name, replaced in ((name, {*map(_key, own[name])}) for name in studies):
-        overrides[name] = [x for x in overrides[name] if _key(x) not in replaced] + own[name]
+    for name, replaced in ((name, {*map(_key, of_study[name])}) for name in studies):
+        overrides[name] = [x for x in overrides[name] if _key(x) not in replaced] + of_study[name]
     return overrides
 
 
