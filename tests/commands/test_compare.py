@@ -150,7 +150,7 @@ def test_each_task_has_its_own_baseline(runs, capsys):
     rows = sorted([line.split(" | ")[0] for line in own] for own in lines)
     assert rows == [["| ln", "| bn+ln", "| bn"], ["| ln", "| gn"]]
     (gn,) = (line for own in lines for line in own if line.startswith("| gn"))
-    assert "-1.00 [" in gn, "gn is compared with ln of the same task"
+    assert "(-1.00)" in gn, "gn is compared with ln of the same task"
 
 
 def test_the_table_fits_in_eighty_columns(runs, capsys, monkeypatch):
