@@ -1,11 +1,12 @@
 """Records how features flow through a model: from its weights to its norms, and onwards.
 
-Every operation of one forward pass is recorded. Only these kinds matter for folding: a matrix
-product with a weight (`product`), a convolution (`convolution`), a row of a table (`table`), a
-weight itself (`weight`), a norm (`norm`), and operations that do not mix features: moving or
-averaging positions (`move`), multiplying by a factor per position (`scale`), and adding (`sum`).
-All others are `other`. Features are on the last axis, except that the features of a convolution
-are on another axis until they are moved to the last one, as in the patches of a vision transformer.
+Every operation of one or more forward passes is recorded. Only these kinds matter for folding: a
+matrix product with a weight (`product`), a convolution (`convolution`), a row of a table
+(`table`), a weight itself (`weight`), a norm (`norm`), and operations that do not mix features:
+moving or averaging positions (`move`), multiplying by a factor per position (`scale`), and adding
+(`sum`). All others are `other`. Features are on the last axis, except that the features of a
+convolution are on another axis until they are moved to the last one, as in the patches of a vision
+transformer.
 """
 
 from collections import defaultdict
@@ -76,28 +77,33 @@ class _Product(NamedTuple):
 
 
 class Flow(TorchDispatchMode):
-    """Records the operations of a forward pass of a model whose norms have the paths `norms`.
+    """Records the operations of forward passes of a model whose norms have the paths `norms`.
 
-    Afterwards, `norms` has the nodes of each norm's calls, keyed by the norm's path. `uses` has the
-    nodes that read each weight, keyed by its name. `outputs` has the nodes that the model returns.
+    Afterwards, `norms` has the nodes of each norm's calls in all passes, keyed by the norm's path,
+    and `most_calls` its largest number of calls in one pass. `uses` has the nodes that read each
+    weight, keyed by its name. `outputs` has the nodes that the model returns.
     """
 
     def __init__(self, model: nn.Module, norms: Collection[str]) -> None:
         super().__init__()
         self.norms: dict[str, list[Node]] = {path: [] for path in norms}
+        self.most_calls: dict[str, int] = dict.fromkeys(norms, 0)
         self.uses: dict[str, list[Node]] = defaultdict(list)
         self.outputs: list[Node] = []
         self._model, self._paths = model, norms
-        self._nodes: dict[int, Node] = {}
+        self._weights: dict[int, Node] = {}
+        self._nodes: dict[int, Node] = {}  # of the weights, and of the pass that is running
         self._held: list[Tensor] = []  # an id belongs to one tensor only while that tensor is alive
         self._inside: list[str] = []  # paths of the modules that are running
         self._norm: _NormUnderWay | None = None
         for name, weight in [*model.named_parameters(), *model.named_buffers()]:
             if weight.ndim:
-                self._set(weight, Node("weight", name, weight.shape[-1], name=name))
+                self._weights[id(weight)] = Node("weight", name, weight.shape[-1], name=name)
 
     def run(self, call: Callable[[], Any]) -> None:
-        """Run a forward pass and record its operations."""
+        """Run a forward pass and record its operations, in addition to those of earlier passes."""
+        self._nodes, self._held = dict(self._weights), []
+        counts = {path: len(calls) for path, calls in self.norms.items()}
         with ExitStack() as hooks:
             for path, module in self._model.named_modules():
                 enter, leave = partial(self._enter, path), partial(self._leave, path)
@@ -109,7 +115,19 @@ class Flow(TorchDispatchMode):
                 result = call()
         values = result.values() if isinstance(result, Mapping) else tree_leaves(result)
         tensors = [x for x in tree_leaves(list(values)) if isinstance(x, Tensor)]
-        self.outputs = [self._nodes[id(x)] for x in tensors if id(x) in self._nodes]
+        self.outputs += [self._nodes[id(x)] for x in tensors if id(x) in self._nodes]
+        for path, calls in self.norms.items():
+            self.most_calls[path] = max(self.most_calls[path], len(calls) - counts[path])
+
+    def sources_of_norm(self, path: str) -> list[Node]:
+        """Return the sources of the features that reach a norm in any pass."""
+        inputs = [x for call in self.norms[path] for x in call.passed]
+        return [*dict.fromkeys(source for x in inputs for source in self.sources(x))]
+
+    def readers_of_norm(self, path: str) -> list[Node | None]:
+        """Return what reads a norm's output in any pass, directly or after moving positions."""
+        calls = self.norms[path]
+        return [*dict.fromkeys(end for call in calls for end in self.ends(call, ("move",)))]
 
     def ends(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node | None]:
         """Return the nodes that read a node's features, directly or after operations in `through`.

@@ -6,7 +6,8 @@ al. 2024, SliceGPT, section 3.2). If only products with weights read a norm's ou
 gain and bias can be folded into these weights (Graef et al. 2024, FlashNorm).
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -41,28 +42,32 @@ def fold_norms(
     """Return a copy of a model whose layer norms are RMS norms, and whose norms have no gain.
 
     The copy computes the same outputs only in evaluation mode, because the mean is not 0 after
-    dropout. A pass over the first of `batches` (a dict, tuple or tensor) shows which layers read
-    which norm. If folding would change the output, the norm is kept, and the table says why. If an
-    output layer shares the weights of the token embedding, norms are folded into it only with
-    `untie`, which gives it a copy of the weights. The folded model has the dtypes of the model.
-    Folded gains become ones, or zeros if the norm adds 1.
+    dropout. Passes over `batches` (dicts, tuples or tensors, of which at most 8 are used) show
+    which layers read which norm. If folding would change the output, or if a weight that may read
+    the norm is used in no batch, the norm is kept, and the table says why. If an output layer
+    shares the weights of the token embedding, norms are folded into it only with `untie`, which
+    gives it a copy of the weights. The folded model has the dtypes of the model. Folded gains
+    become ones, or zeros if the norm adds 1.
 
     Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
     float64 differ by more than 1e-9.
     """
-    run, batch = forward or call_with, first_batches(batches)[0]
+    run, used = forward or call_with, first_batches(batches)
     dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
     folded = copied(model).eval()
     if untie:
         _untie(folded)
     with slow_path():
-        norms = _norms(folded, partial(run, folded, batch))
-        flow = Flow(folded, norms)
-        flow.run(partial(run, folded, batch))
-        before = _outputs(run, folded, batch)
+        calls = [partial(run, folded, batch) for batch in used]
+        norms = _norms(folded, calls)
+        flow = _recorded(folded, norms, calls)
+        before = [_outputs(call) for call in calls]
         folded.double()
         table = _fold(folded, flow, norms)
-        error = _difference(before, _outputs(run, folded, batch))
+        error = max(
+            (_difference(a, _outputs(call)) for a, call in zip(before, calls, strict=True)),
+            key=lambda x: (math.isnan(x), x),
+        )
     if not error <= EXACT:
         raise UserError(
             f"the folded model's outputs differ by {error:.1g} in float64, more than {EXACT}; is "
@@ -186,10 +191,18 @@ def _untie(model: nn.Module) -> None:
         config.tie_word_embeddings = False
 
 
-def _outputs(run: Callable[[nn.Module, Any], Any], model: nn.Module, batch: Any) -> list[Tensor]:
+def _recorded(model: nn.Module, norms: Collection[str], calls: Iterable[Callable[[], Any]]) -> Flow:
+    """Return the flow of features in all calls of a model whose norms have the paths `norms`."""
+    flow = Flow(model, norms)
+    for call in calls:
+        flow.run(call)
+    return flow
+
+
+def _outputs(call: Callable[[], Any]) -> list[Tensor]:
     """Return a model's floating-point outputs, computed in float64."""
     with float64_operations():
-        result = run(model, batch)
+        result = call()
     leaves = tree_leaves([*result.values()] if isinstance(result, Mapping) else result)
     return [x.double() for x in leaves if isinstance(x, Tensor) and x.is_floating_point()]
 
@@ -218,8 +231,7 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
         if row.site in centered:
             row.mean = _outcome(why_mean_stays(flow, row.site, model, centered))
         if row.mean and row.mean.folded:
-            inputs = flow.sources(flow.norms[row.site][0].passed[0])
-            sources |= {node.name: node for node in inputs}
+            sources |= {node.name: node for node in flow.sources_of_norm(row.site)}
         norm = known[row.site]
         if norm.weight or norm.bias:
             row.gain = _outcome(why_gain_stays(flow, row.site, model, bias=norm.shift))
@@ -228,7 +240,7 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
     for row in rows:
         gain_folded = row.gain is not None and row.gain.folded
         if gain_folded:
-            readers = flow.ends(flow.norms[row.site][0], ("move",))
+            readers = flow.readers_of_norm(row.site)
             _fold_gain(model, known[row.site], [node for node in readers if node])
         if row.mean and row.mean.folded:
             _replace(model, row.site, known[row.site], plain=gain_folded)
@@ -277,11 +289,10 @@ def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:
         layer.activation_relu_or_gelu = 0  # its fast path computes layer norms
 
 
-def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
+def _norms(model: nn.Module, calls: Iterable[Callable[[], Any]]) -> dict[str, _Norm]:
     """Return a model's layer and RMS norms, keyed by path. Raise UserError if there are none."""
     modules = {path: module for path, module in model.named_modules() if is_norm(module)}
-    flow = Flow(model, modules)
-    flow.run(run)
+    flow = _recorded(model, modules, calls)
     widths = {path: calls[0].width for path, calls in flow.norms.items() if calls}
     tried = {path: _norm_of(modules[path], width) for path, width in widths.items()}
     if not any(tried.values()):

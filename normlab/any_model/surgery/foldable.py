@@ -1,10 +1,12 @@
 """Explains why a norm cannot be folded into adjacent weights, and which module prevents it."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from normlab.any_model.surgery.flow import Flow, Node
+from normlab.any_model.tracing.norm_modules import is_norm
 
 
 def parameter_data(model: nn.Module, name: str) -> Tensor:
@@ -20,9 +22,9 @@ def why_mean_stays(
 
     Returns None if it can be.
     """
-    if len(flow.norms[path]) > 1:
-        return f"{path} is called {len(flow.norms[path])} times"
-    for source in flow.sources(flow.norms[path][0].passed[0]):
+    if flow.most_calls[path] > 1:
+        return f"{path} is called {flow.most_calls[path]} times"
+    for source in flow.sources_of_norm(path):
         if source.op == "norm":
             return f"its input contains the output of {source.name} (post-norm)"
         if source.op not in ("product", "convolution", "table", "weight"):
@@ -35,6 +37,9 @@ def why_mean_stays(
                     return f"{name} is also read by {use.label}{_cure(model, name)}"
                 if why := _why_visible(flow, use, source, layer_norms):
                     return why
+    width = flow.norms[path][0].width
+    if unused := _unused(flow, model, width, _may_write):
+        return f"{unused} was not used, but may add to its input; pass a batch that uses it"
     return None
 
 
@@ -50,13 +55,14 @@ def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[s
 
 def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | None) -> str | None:
     """Return why a norm's gain and bias cannot be folded into products, or None if they can."""
-    if len(calls := flow.norms[path]) > 1:
-        return f"{path} is called {len(calls)} times"
+    calls = flow.norms[path]
+    if flow.most_calls[path] > 1:
+        return f"{path} is called {flow.most_calls[path]} times"
     parameters = {id(x) for x in model.get_submodule(path).parameters()}
     homes = [id(x) for m in model.modules() for x in m.parameters(recurse=False)]
     if any(homes.count(parameter) > 1 for parameter in parameters):
         return f"{path} shares its gain or bias with another module"
-    ends = flow.ends(calls[0], ("move",))
+    ends = flow.readers_of_norm(path)
     for end in ends:
         if end is None:
             return "its output is an output of the model"
@@ -64,14 +70,58 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
             return f"{end.label} reads its output" + " (post-norm)" * (end.op == "sum")
         if others := [use for use in flow.uses[end.name] if use not in ends]:
             return f"{end.name} is also read by {others[0].label}{_cure(model, end.name)}"
-        if [*flow.sources(end.x, ("move",))] != [calls[0]]:  # pyright: ignore[reportArgumentType]
+        if end.x is None or not {*flow.sources(end.x, ("move",))} <= {*calls}:
             return f"{end.label} also reads something else"
         if bias is not None and bias.any():
             if end.bias is None and not _takes_bias(model, end.name):
                 return f"{end.name} has no bias that could take the norm's"
             if end.bias and any(use not in ends for use in flow.uses[end.bias]):
                 return f"{end.bias} is also read by another module"
-    return None if ends else "nothing reads its output"
+    if not ends:
+        return "nothing reads its output"
+    if unused := _unused(flow, model, calls[0].width, _may_read):
+        return f"{unused} was not used, but may read its output; pass a batch that uses it"
+    return None
+
+
+def _unused(
+    flow: Flow, model: nn.Module, width: int, test: Callable[[nn.Module, Tensor, int], bool]
+) -> str | None:
+    """Return a weight that no pass has used and for which `test(module, weight, width)` is true.
+
+    A pass that uses it may read a norm's output with it, or add it to a norm's input. The gains and
+    biases of norms are left out, because the flow does not record what happens inside a norm.
+    """
+    weights = dict(model.named_parameters())
+    used = {id(weights.get(name)) for name, nodes in flow.uses.items() if nodes}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        module = model.get_submodule(name.rpartition(".")[0])
+        if id(weight) not in used and not is_norm(module) and test(module, weight, width):
+            return name
+    return None
+
+
+def _may_read(module: nn.Module, weight: Tensor, width: int) -> bool:
+    """Return whether a weight may be a matrix that reads `width` features."""
+    if isinstance(module, nn.Linear | _ConvNd):
+        return weight.ndim > 1 and _reads_and_writes(module)[0] == width
+    if isinstance(module, nn.Embedding) or weight.ndim < 2 or 1 in weight.shape[-2:]:
+        return False
+    return width in weight.shape[-2:]
+
+
+def _may_write(module: nn.Module, weight: Tensor, width: int) -> bool:
+    """Return whether a weight may be a matrix, a table or a vector that writes `width` features."""
+    if isinstance(module, nn.Linear | _ConvNd):
+        return weight.ndim > 1 and _reads_and_writes(module)[1] == width
+    return width in weight.shape[-2:]
+
+
+def _reads_and_writes(module: nn.Linear | _ConvNd) -> tuple[int, int]:
+    """Return the numbers of features that a layer reads and writes."""
+    if isinstance(module, nn.Linear):
+        return module.in_features, module.out_features
+    return module.in_channels, module.out_channels
 
 
 def _cure(model: nn.Module, name: str) -> str:

@@ -118,7 +118,8 @@ class Branch(nn.Module):
     def __init__(self, *, raw, bias=True, shared=False):
         super().__init__()
         self.first, self.norm, self.raw = nn.Linear(D, D), nn.LayerNorm(D), raw
-        self.gate, self.inner = nn.Linear(D, D), nn.Linear(D, D, bias=bias)
+        self.gate = nn.Linear(D, D) if raw else nn.Identity()
+        self.inner = nn.Linear(D, D, bias=bias)
         self.last, self.head = nn.LayerNorm(D), nn.Linear(D, 3)
         self.shared = shared
 
@@ -174,7 +175,7 @@ class Patches(nn.Module):
         self.cut, self.mixed, self.across = nn.Conv2d(3, D, 2, stride=2), mixed, across
         self.token, self.places = nn.Parameter(torch.ones(1, 1, D)), nn.Parameter(torch.ones(5, D))
         self.norm, self.inner, self.head = nn.LayerNorm(D), nn.Linear(D, D), nn.Linear(D, 3)
-        self.last, self.other = nn.LayerNorm(D), nn.Conv2d(D, D, 1)
+        self.last, self.other = nn.LayerNorm(D), nn.Conv2d(D, D, 1) if mixed else nn.Identity()
         self.along = nn.LayerNorm(4)
 
     def forward(self, x):

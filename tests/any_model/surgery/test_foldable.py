@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import normlab
 from normlab.any_model.surgery.flow import Flow
 from normlab.any_model.surgery.foldable import why_gain_stays, why_mean_stays
 
@@ -64,10 +65,48 @@ def test_the_gain_stays_unless_only_products_read_the_output(run, reason):
 
 
 def test_a_bias_is_folded_only_into_products_that_can_take_one():
-    model = Block(lambda m, x: m.second(m.norm(x)))
+    model = Block(lambda m, x: m.second(m.norm(m.first(x))))
     flow = Flow(model, ["norm"])
     flow.run(lambda: model(torch.ones(2, 3, D)))
     assert why_gain_stays(flow, "norm", model, bias=torch.ones(D)) is None
     model.second = nn.ParameterDict({"weight": model.second.weight})  # not a linear layer
     reason = why_gain_stays(flow, "norm", model, bias=torch.ones(D))
     assert reason == "second.weight has no bias that could take the norm's"
+
+
+class Experts(nn.Module):
+    """A table, a norm and two experts; a batch chooses the expert and whether to add segments."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.segments = nn.Embedding(9, D), nn.Embedding(2, D)
+        self.norm, self.experts = nn.LayerNorm(D), nn.ModuleList(nn.Linear(D, 2) for _ in range(2))
+
+    def forward(self, ids, expert, segments=None):
+        x = self.words(ids)
+        x = x if segments is None else x + self.segments(segments)
+        return self.experts[expert](self.norm(x))
+
+
+IDS = torch.arange(6).view(2, 3)
+
+
+def outcomes(*batches):
+    """Return the row of the norm of `Experts`, folded with some batches."""
+    (row,) = normlab.fold_norms(Experts(), [*batches]).table
+    return str(row.mean), str(row.gain)
+
+
+def test_a_norm_stays_if_a_weight_that_may_read_it_or_add_to_its_input_is_not_used():
+    assert outcomes((IDS, 0)) == (
+        "stays: segments.weight was not used, but may add to its input; pass a batch that uses it",
+        "stays: experts.1.weight was not used, but may read its output; pass a batch that uses it",
+    )
+
+
+def test_all_batches_show_what_reads_a_norm_and_are_compared():
+    assert outcomes((IDS, 0), (IDS, 1, IDS % 2)) == ("folded", "folded")
+    model = Experts()
+    model.experts[1].forward = lambda x: x.relu()
+    (row,) = normlab.fold_norms(model, [(IDS, 0, IDS % 2), (IDS, 1)]).table
+    assert row.gain is not None and "relu" in row.gain.why_not
