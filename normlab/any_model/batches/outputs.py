@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from normlab.errors import UserError
 
@@ -52,6 +53,11 @@ def _tensors_by_name(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
         for field in fields(value):
             inner = f"{name}.{field.name}".lstrip(".")
             yield from _tensors_by_name(inner, getattr(value, field.name))
+
+
+def output_tensors(output: Any) -> list[Tensor]:
+    """Return all tensors of a model's output, also of dataclasses and of types known to pytree."""
+    return [x for leaf in tree_leaves(output) for _, x in _tensors_by_name("", leaf)]
 
 
 def tensors(value: Any) -> Iterator[Tensor]:

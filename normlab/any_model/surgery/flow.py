@@ -10,7 +10,7 @@ transformer.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from normlab.any_model.batches.outputs import output_tensors
 
 Op = Literal["product", "convolution", "table", "weight", "norm", "move", "scale", "sum", "other"]
 LINEAR: tuple[Op, ...] = ("move", "scale", "sum")
@@ -112,9 +114,7 @@ class Flow(TorchDispatchMode):
                 hooks.callback(before.remove)
                 hooks.callback(after.remove)
             with torch.inference_mode(), self:
-                result = call()
-        values = result.values() if isinstance(result, Mapping) else tree_leaves(result)
-        tensors = [x for x in tree_leaves(list(values)) if isinstance(x, Tensor)]
+                tensors = output_tensors(call())
         self.outputs += [self._nodes[id(x)] for x in tensors if id(x) in self._nodes]
         for path, calls in self.norms.items():
             self.most_calls[path] = max(self.most_calls[path], len(calls) - counts[path])

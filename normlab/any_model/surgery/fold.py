@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from normlab.any_model.batches.from_batch import call_with, first_batches
+from normlab.any_model.batches.outputs import output_tensors
 from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.surgery.foldable import parameter_data, why_gain_stays, why_mean_stays
 from normlab.any_model.tracing.calls import slow_path
@@ -202,9 +202,8 @@ def _recorded(model: nn.Module, norms: Collection[str], calls: Iterable[Callable
 def _outputs(call: Callable[[], Any]) -> list[Tensor]:
     """Return a model's floating-point outputs, computed in float64."""
     with float64_operations():
-        result = call()
-    leaves = tree_leaves([*result.values()] if isinstance(result, Mapping) else result)
-    return [x.double() for x in leaves if isinstance(x, Tensor) and x.is_floating_point()]
+        tensors = output_tensors(call())
+    return [x.double() for x in tensors if x.is_floating_point()]
 
 
 def _difference(before: list[Tensor], after: list[Tensor]) -> float:

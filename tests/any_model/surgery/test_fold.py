@@ -1,6 +1,7 @@
 """`normlab.fold_norms` folds norms into weights without changing the outputs."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -314,3 +315,31 @@ def test_a_model_without_floating_point_outputs_is_refused():
 def test_a_later_output_that_becomes_nan_counts_as_a_difference():
     one, later = torch.ones(2), torch.tensor([1.0, torch.nan])
     assert math.isnan(_difference([one, one], [one, later]))
+
+
+@dataclass
+class Output:
+    hidden: torch.Tensor
+
+
+class InDataclass(nn.Module):
+    """Returns the output of a norm in a dataclass."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.LayerNorm(D), nn.Linear(D, 3)
+
+    def forward(self, x):
+        hidden = self.norm(x)
+        return self.head(hidden), Output(hidden)
+
+
+def test_a_norm_whose_output_is_returned_in_a_dataclass_stays():
+    (row,) = normlab.fold_norms(InDataclass(), X).table
+    assert row.gain.why_not == "its output is an output of the model"
+
+
+def test_outputs_in_a_dataclass_are_compared():
+    model = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, 3))
+    folded = normlab.fold_norms(model, X, forward=lambda model, x: Output(model(x)))
+    assert folded.table[0].gain.folded and folded.error < EXACT
