@@ -20,6 +20,7 @@ from normlab.any_model.batches.from_batch import call_with, first_batches
 from normlab.any_model.batches.outputs import output_tensors
 from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.surgery.foldable import parameter_data, why_gain_stays, why_mean_stays
+from normlab.any_model.surgery.formula import is_instance_norm
 from normlab.any_model.tracing.calls import slow_path
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
@@ -305,6 +306,8 @@ def _norm_of(module: nn.Module, width: int) -> _Norm | None:
     names = list(weights)
     if len(names) > 2 or any(w.shape != (width,) for w in weights.values()):
         return None  # such as a convolutional layer whose class is named after a norm
+    if is_instance_norm(module):
+        return None
     bias = next((name for name in names if "bias" in name or "beta" in name), None)
     weight = next((name for name in names if name != bias), None)
     x = torch.randn(2, 3, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -8,10 +8,13 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from normlab.any_model.surgery.least_squares import fitted, sums
+from normlab.any_model.tracing.class_names import class_name, suggested_poolings
 from normlab.any_model.tracing.norm_modules import keeps_running_statistics
 from normlab.any_model.tracing.norm_trial import copied
+from normlab.norms.base import Norm
 
 FormulaKind = Literal["bn", "ln", "rms"]
 FORMULAS: Mapping[FormulaKind, Callable[[Float[Tensor, "... D"]], Float[Tensor, "... D"]]] = {
@@ -32,18 +35,61 @@ class NormFormula(NamedTuple):
 
 
 def formula_of(norm: nn.Module, shape: torch.Size) -> NormFormula | None:
-    """Return the formula that a norm computes on inputs of a shape, or None if none fits."""
+    """Return the formula that a norm computes on inputs of a shape, or None if none fits.
+
+    A norm over positions has no formula: positions vary in number, and each feature has its own
+    mean and variance.
+    """
     running = keeps_running_statistics(norm)
+    if is_instance_norm(norm):
+        return None
     x = _trial_input(norm, shape)
     y = copied(norm).float()(x)
-    tries: Any = [("bn", 1)] if running else product(("ln", "rms"), (-1, 1))
+    axes = (-1,) if isinstance(norm, Norm) else (-1, 1)  # normlab's norms have features last
+    tries: Any = [("bn", 1)] if running else product(("ln", "rms"), axes)
     for kind, axis in tries:
         z = FORMULAS[kind](x.movedim(axis, -1))
         gain, _, error = fitted(sums(z, y.movedim(axis, -1)))
         if error < _SAME:
+            if not running and _takes_any_size(norm, x, axis):
+                return None
             weight: Any = getattr(norm, "weight", None)
             return NormFormula(kind, axis, weight if running and weight is not None else gain)
     return None
+
+
+def is_instance_norm(norm: nn.Module) -> bool:
+    """Return whether a norm of torch pools each feature over positions.
+
+    This is instance norm without running statistics, or group norm with one feature per group.
+    """
+    if isinstance(norm, nn.GroupNorm):
+        return norm.num_groups == norm.num_channels > 1
+    return isinstance(norm, _InstanceNorm) and not keeps_running_statistics(norm)
+
+
+def _takes_any_size(norm: nn.Module, x: Tensor, axis: int) -> bool:
+    """Return whether a norm takes inputs with any size of an axis, as if it had positions on it.
+
+    It does not if its class is named after layer or RMS norm, or if a weight or an attribute has
+    the size.
+    """
+    size = x.shape[axis]
+    shapes = [tuple(w.shape) for w in (*norm.parameters(), *norm.buffers())]
+    known = [*vars(norm).values(), *shapes]
+    if any(
+        size in value if isinstance(value, tuple) else value == size
+        for value in known
+        if isinstance(value, int | tuple)
+    ):
+        return False
+    if any("feature" in each.some - each.none for each in suggested_poolings(class_name(norm))):
+        return False
+    longer = torch.cat([x, x.narrow(axis, 0, 1)], axis)
+    try:
+        return copied(norm).float()(longer).shape == longer.shape
+    except Exception:  # raised by the model's own code
+        return False
 
 
 def _trial_input(norm: nn.Module, shape: torch.Size) -> Tensor:

@@ -343,3 +343,9 @@ def test_outputs_in_a_dataclass_are_compared():
     model = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, 3))
     folded = normlab.fold_norms(model, X, forward=lambda model, x: Output(model(x)))
     assert folded.table[0].gain.folded and folded.error < EXACT
+
+
+def test_instance_norm_is_not_taken_for_a_layer_norm_over_positions():
+    model = nn.Sequential(nn.Conv1d(3, D, 1), nn.InstanceNorm1d(D))
+    with pytest.raises(ValueError, match="no layer or RMS norm"):
+        normlab.fold_norms(model, torch.randn(2, 3, 5))

@@ -5,9 +5,26 @@ import torch
 from torch import nn
 
 from normlab.any_model.surgery.formula import formula_of
+from normlab.norms.make import make_norm
 from tests.any_model.surgery.test_swap import D, MyRMSNorm, shaken
 
 TOKENS, IMAGES = torch.Size([2, 5, D]), torch.Size([2, D, 4, 4])
+SIGNALS = torch.Size([2, D, 20])
+
+
+class OverLastAxis(nn.Module):
+    """Divides by the RMS over the last axis. Its size may be known."""
+
+    def __init__(self, dim=None):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        return nn.functional.rms_norm(x, x.shape[-1:])
+
+
+class RMSNormWithoutGain(OverLastAxis):
+    """A class whose name says that it pools over features."""
 
 
 @pytest.mark.parametrize(
@@ -18,6 +35,13 @@ TOKENS, IMAGES = torch.Size([2, 5, D]), torch.Size([2, D, 4, 4])
         (nn.BatchNorm2d(D), IMAGES, ("bn", 1)),
         (nn.GroupNorm(2, D), IMAGES, None),
         (nn.InstanceNorm2d(D, affine=True), IMAGES, None),
+        (nn.InstanceNorm1d(D), SIGNALS, None),
+        (nn.InstanceNorm1d(D, track_running_stats=True), SIGNALS, ("bn", 1)),
+        (nn.GroupNorm(D, D), SIGNALS, None),
+        (make_norm("in", D), TOKENS, None),
+        (OverLastAxis(), SIGNALS, None),
+        (OverLastAxis(D), TOKENS, ("rms", -1)),
+        (RMSNormWithoutGain(), TOKENS, ("rms", -1)),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
