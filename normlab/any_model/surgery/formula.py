@@ -74,14 +74,9 @@ def _takes_any_size(norm: nn.Module, x: Tensor, axis: int) -> bool:
     It does not if its class is named after layer or RMS norm, or if a weight or an attribute has
     the size.
     """
-    size = x.shape[axis]
-    shapes = [tuple(w.shape) for w in (*norm.parameters(), *norm.buffers())]
-    known = [*vars(norm).values(), *shapes]
-    if any(
-        size in value if isinstance(value, tuple) else value == size
-        for value in known
-        if isinstance(value, int | tuple)
-    ):
+    sizes = [tuple(weight.shape) for weight in (*norm.parameters(), *norm.buffers())]
+    sizes += [value if isinstance(value, tuple) else (value,) for value in vars(norm).values()]
+    if any(x.shape[axis] in size for size in sizes):
         return False
     if any("feature" in each.some - each.none for each in suggested_poolings(class_name(norm))):
         return False
