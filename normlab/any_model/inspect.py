@@ -19,8 +19,8 @@ from normlab.any_model.questions.examination import Examination, Loss
 from normlab.any_model.questions.registry import questions
 from normlab.any_model.report import Report, title_of
 from normlab.any_model.tracing.calls import Runner
-from normlab.any_model.tracing.float64 import WIDE_DTYPES
 from normlab.any_model.tracing.restore import State, preserved
+from normlab.any_model.tracing.supported import check_supported
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import Question
@@ -214,19 +214,3 @@ def takes_a_dict(model: nn.Module, batch: Any) -> bool:
 
 def _with_a_dict(model: nn.Module, batch: Any) -> Any:
     return model(dict(batch))
-
-
-def check_supported(model: nn.Module) -> None:
-    """Raise UserError if a model is quantized, sharded, scripted or on the meta device."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise UserError("a scripted model does not support hooks; pass the original nn.Module")
-    for name, weight in model.named_parameters():
-        if weight.is_meta:
-            raise UserError(f"{name} is on the meta device; load its values first")
-        if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
-            raise UserError(f"{name} is sharded; pass the model on one device")
-        if weight.dtype not in (*WIDE_DTYPES, torch.float64, torch.complex128):
-            raise UserError(f"{name} is {weight.dtype}; pass the unquantized model")
-    for name, module in model.named_modules():
-        if ".quantized" in type(module).__module__:
-            raise UserError(f"{name} is quantized; pass the unquantized model")

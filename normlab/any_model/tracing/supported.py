@@ -1,0 +1,27 @@
+"""Refuses models that cannot be traced, before anything in them is changed."""
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from normlab.any_model.tracing.float64 import WIDE_DTYPES
+from normlab.errors import UserError
+
+
+def check_supported(model: nn.Module) -> None:
+    """Raise UserError if a model is quantized, sharded, scripted, or has weights without values."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UserError("a scripted model does not support hooks; pass the original nn.Module")
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(value):
+            raise UserError(f"{name} has no values yet; run the model on one batch first")
+    for name, weight in model.named_parameters():
+        if weight.is_meta:
+            raise UserError(f"{name} is on the meta device; load its values first")
+        if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
+            raise UserError(f"{name} is sharded; pass the model on one device")
+        if weight.dtype not in (*WIDE_DTYPES, torch.float64, torch.complex128):
+            raise UserError(f"{name} is {weight.dtype}; pass the unquantized model")
+    for name, module in model.named_modules():
+        if ".quantized" in type(module).__module__:
+            raise UserError(f"{name} is quantized; pass the unquantized model")
