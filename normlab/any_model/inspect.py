@@ -20,7 +20,7 @@ from normlab.any_model.questions.registry import questions
 from normlab.any_model.report import Report, title_of
 from normlab.any_model.tracing.calls import Runner
 from normlab.any_model.tracing.restore import State, preserved
-from normlab.any_model.tracing.supported import check_supported
+from normlab.any_model.tracing.supported import check_supported, check_unquantized
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import Question
@@ -62,6 +62,7 @@ def inspect(
     chosen = _chosen(checks)
     model, first = unwrapped(model), first_batches(batches)
     check_supported(model)
+    check_unquantized(model)
     if forward is None and takes_a_dict(model, first[0]):
         forward = _with_a_dict
     with _uncompiled(), _quiet(), preserved(model, (first, forward)) as state:

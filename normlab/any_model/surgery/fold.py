@@ -25,6 +25,7 @@ from normlab.any_model.tracing.calls import slow_path
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.any_model.tracing.norm_trial import copied
+from normlab.any_model.tracing.supported import check_supported
 from normlab.errors import UserError
 
 LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"
@@ -50,9 +51,10 @@ def fold_norms(
     gives it a copy of the weights. The folded model has the dtypes of the model. Folded gains
     become ones, or zeros if the norm adds 1.
 
-    Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
-    float64 differ by more than 1e-9.
+    Raises UserError if the model has no layer or RMS norms over the last axis, if the outputs in
+    float64 differ by more than 1e-9, or if the model cannot be run.
     """
+    check_supported(model)
     run, used = forward or call_with, first_batches(batches)
     dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
     folded = copied(model).eval()

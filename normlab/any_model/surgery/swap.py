@@ -25,6 +25,7 @@ from normlab.any_model.surgery.swapped import Swapped, replacement
 from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import preserved
+from normlab.any_model.tracing.supported import check_supported
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 
@@ -67,11 +68,17 @@ def swap(
     the model itself is changed, unless an error occurs.
 
     Raises UserError for an unknown norm or setting, if there are no batches, if a pattern matches
-    no norm, or if a norm computes something else, such as group norm.
+    no norm, if a norm computes something else, such as group norm, or if the model cannot be run.
     """
     check_name(norm)
+    check_supported(model)
     model, batches = model if inplace else copied(model), first_batches(calibrate)
     norms = {path: module for path, module in model.named_modules() if _has_statistics(module)}
+    if "" in norms:
+        raise UserError(
+            f"the model itself is a {type(model).__name__}; pass a module that contains it, such "
+            "as nn.Sequential(model)"
+        )
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     calibration = Calibration(model, batches, forward)
     with preserved(model, batches):  # so that after an error, the model is as it was

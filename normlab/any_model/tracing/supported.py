@@ -1,4 +1,4 @@
-"""Refuses models that cannot be traced, before anything in them is changed."""
+"""Refuses models that cannot be run or examined, before anything in them is changed."""
 
 import torch
 from torch import nn
@@ -9,17 +9,21 @@ from normlab.errors import UserError
 
 
 def check_supported(model: nn.Module) -> None:
-    """Raise UserError if a model is quantized, sharded, scripted, or has weights without values."""
+    """Raise UserError if a model is scripted or sharded, or has parameters without values."""
     if isinstance(model, torch.jit.ScriptModule):
         raise UserError("a scripted model does not support hooks; pass the original nn.Module")
-    for name, value in (*model.named_parameters(), *model.named_buffers()):
-        if is_lazy(value):
+    for name, values in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(values):
             raise UserError(f"{name} has no values yet; run the model on one batch first")
-    for name, weight in model.named_parameters():
-        if weight.is_meta:
+        if values.is_meta:
             raise UserError(f"{name} is on the meta device; load its values first")
-        if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
+        if type(values).__name__ == "DTensor" or "fsdp" in type(model).__module__:
             raise UserError(f"{name} is sharded; pass the model on one device")
+
+
+def check_unquantized(model: nn.Module) -> None:
+    """Raise UserError if a model is quantized, or has parameters that float64 cannot replace."""
+    for name, weight in model.named_parameters():
         if weight.dtype not in (*WIDE_DTYPES, torch.float64, torch.complex128):
             raise UserError(f"{name} is {weight.dtype}; pass the unquantized model")
     for name, module in model.named_modules():

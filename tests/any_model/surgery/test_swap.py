@@ -348,3 +348,8 @@ def test_dyt_norms_of_the_model_are_not_replaced():
     assert type(new.model[4]) is type(model[4])
     with pytest.raises(ValueError, match="sites='4' matches no norm; its norms include 1, 6"):
         normlab.swap(model, "rms", sites="4", calibrate=x)
+
+
+def test_a_model_that_is_itself_a_norm_is_refused():
+    with pytest.raises(normlab.UserError, match="the model itself is a LayerNorm; pass a module"):
+        normlab.swap(nn.LayerNorm(D), "rms", calibrate=[tokens(2, 5)])
