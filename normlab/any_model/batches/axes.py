@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from normlab.any_model.batches.example import InputKey
+from normlab.any_model.batches.example import InputKey, has_content
 from normlab.errors import UserError
 
 
@@ -107,39 +107,60 @@ def _axis_of_lengths(x: Tensor, lengths: Tensor) -> int | None:
     return next(iter(fits or (n for n, size in sizes.items() if size > longest)), 1)
 
 
+class MainShape(NamedTuple):
+    """The number of axes of the main input, its row axis, and its numbers of rows and positions."""
+
+    ndim: int
+    row_axis: int
+    size: int
+    length: int
+
+
 class InputAxes(NamedTuple):
-    """The row axis of each input that has one, and the position axis of each that has one."""
+    """The row axis of each input that has one, and the position axis of each that has one.
+
+    `decoder` has the position axis of each input to a decoder, which has positions of its own.
+    """
 
     rows: dict[InputKey, int]
     positions: dict[InputKey, int]
+    decoder: dict[InputKey, int]
 
 
 def axes_of_inputs(
-    values: Mapping[InputKey, Any],
-    names: Mapping[InputKey, str],
-    config: Any,
-    size: int,
-    length: int,
+    values: Mapping[InputKey, Any], names: Mapping[InputKey, str], config: Any, main: MainShape
 ) -> InputAxes:
-    """Return the axes of all inputs that have `size` rows or `length` positions.
-
-    Inputs of a decoder get no position axis, because their positions are different ones.
-    """
-    by_row: dict[InputKey, int] = {}
-    by_token: dict[InputKey, int] = {}
+    """Return the axes of all inputs that have as many rows or positions as the main input."""
+    found = InputAxes({}, {}, {})
     encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
     of_decoder = ("decoder", "labels", "tgt") if encodes else ("decoder",)
     for k, x in values.items():
         shape = [*x.shape] if isinstance(x, Tensor) else []
-        if length and size != length and shape[:2] == [length, size]:
-            by_row[k], by_token[k] = 1, 0
+        name = names.get(k, str(k))
+        rows = _row_axis(shape, name, main)
+        if rows is not None:
+            found.rows[k] = rows
+            if name.startswith(("decoder", "tgt")) and has_content(name) and len(shape) > 1:
+                found.decoder[k] = 1 - rows
+        if name.startswith(of_decoder):
             continue
-        if shape[:1] == [size]:
-            by_row[k] = 0
-        axes = [n for n in range(1, len(shape)) if shape[n] == length]
-        if axes and shape[0] in (1, size) and not names.get(k, "").startswith(of_decoder):
-            by_token[k] = axes[0]
-    return InputAxes(by_row, by_token)
+        axes = [n for n in range(1, len(shape)) if shape[n] == main.length]
+        if rows == 1 and shape[0] == main.length:
+            found.positions[k] = 0
+        elif axes and rows != 1 and shape[0] in (1, main.size):
+            found.positions[k] = axes[0]
+    return found
+
+
+def _row_axis(shape: list[int], name: str, main: MainShape) -> int | None:
+    """Return the row axis of an input, or None if no axis has as many entries as there are rows."""
+    if main.length and main.size != main.length and shape[:2] == [main.length, main.size]:
+        return 1
+    # masks of torch's layers have their rows first in both layouts
+    like_main = len(shape) == main.ndim and "mask" not in name
+    if main.row_axis == 1 and like_main and shape[1] == main.size:
+        return 1
+    return 0 if shape[:1] == [main.size] else None
 
 
 def batch_first(model: nn.Module) -> bool | None:

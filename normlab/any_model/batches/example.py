@@ -23,6 +23,11 @@ Forward = Callable[[nn.Module, Any], Any]
 _NO_CONTENT = ("position", "type_id", "mask", "length", "lens", "label", "cache")
 
 
+def has_content(name: str) -> bool:
+    """Return whether the name of an input suggests tokens or features, not masks or positions."""
+    return not any(part in name for part in _NO_CONTENT)
+
+
 class ModelFailed(UserError):
     """Raised if the model raises an exception, whose type and first line are the message."""
 
@@ -36,17 +41,21 @@ def message_of(error: Exception) -> str:
 class Example:
     """A batch of a model's inputs, with the row axis and the position axis of each input.
 
-    `form` is the type of the user's batch. `row_axes` and `position_axes` have an entry for each
-    input that has such an axis. `mask` is the key of the input that marks real tokens. `fill` has
-    the value under padding for each input, including other masks. `special` are the ids of tokens
-    that are not words, such as separators and placeholders. `row_indices` are the rows' indices in
-    the user's batch, which has `total` rows; rows that were added come last and have no index.
+    `form` is the type of the user's batch, and `names` has the names of its inputs. `row_axes` and
+    `position_axes` have an entry for each input that has such an axis; `decoder_axes` has the
+    position axis of each input to the decoder of an encoder-decoder. `mask` is the key of the input
+    that marks real tokens. `fill` has the value under padding for each input, including other
+    masks. `special` are the ids of tokens that are not words, such as separators and placeholders.
+    `row_indices` are the rows' indices in the user's batch, which has `total` rows; rows that were
+    added come last and have no index.
     """
 
     values: Mapping[InputKey, Any]
     form: type
     row_axes: Mapping[InputKey, int]
     position_axes: Mapping[InputKey, int] = field(default_factory=dict)
+    decoder_axes: Mapping[InputKey, int] = field(default_factory=dict)
+    names: Mapping[InputKey, str] = field(default_factory=dict)
     mask: InputKey = None
     mask_kind: MaskKind | None = None  # None if there is no mask
     side: PaddingSide = "right"
@@ -73,14 +82,10 @@ class Example:
         return max(8, self.length // 2)
 
     @property
-    def decoder_axes(self) -> Mapping[InputKey, int]:
-        """The position axis of each input to the decoder of an encoder-decoder."""
-        return {key: 1 for key in self.content if str(key).startswith(("decoder", "tgt"))}
-
-    @property
     def steps(self) -> int:
         """The number of positions of the decoder's inputs, or of all inputs if it has none."""
-        return next((self.values[key].shape[1] for key in self.decoder_axes), self.length)
+        sizes = (self.values[key].shape[axis] for key, axis in self.decoder_axes.items())
+        return next(sizes, self.length)
 
     @property
     def device(self) -> torch.device:
@@ -111,9 +116,12 @@ class Example:
 
     @property
     def content(self) -> list[InputKey]:
-        """The keys of the inputs whose values may be replaced, such as tokens or images."""
+        """The keys of the inputs whose values may be replaced, such as tokens or images.
+
+        If all names suggest masks or positions, these are all inputs that have rows.
+        """
         keys = [key for key in self.row_axes if key is not None and key != self.mask]
-        return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
+        return [key for key in keys if has_content(self.names.get(key, str(key)))] or keys
 
     def alone(self, row: int, *, with_padding: bool = False) -> "Example":
         """Return a row alone, by default without its padding."""
@@ -144,7 +152,7 @@ class Example:
                 pad = self.mask_kind == "padding"
                 infinite = pad and value.is_floating_point()
                 block = torch.full_like(block, -torch.inf if infinite else pad)
-            elif key == "labels":
+            elif self.names.get(key, key) == "labels":
                 block = torch.full_like(block, -100)
             elif key in self.fill:
                 block = torch.full_like(block, self.fill[key])

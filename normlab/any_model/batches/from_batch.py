@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normlab.any_model.batches.axes import Axes, axes_of_inputs, main_axes
+from normlab.any_model.batches.axes import Axes, MainShape, axes_of_inputs, main_axes
 from normlab.any_model.batches.example import Example, Forward, InputKey
 from normlab.any_model.batches.masks import (
     MaskArgument,
@@ -93,7 +93,7 @@ def example_of(
     elif length and not names[main].startswith("encoder_"):
         real = torch.ones(size, length, dtype=torch.long, device=device)
         mask = add_mask(values, names, parameters, real)
-    axes = axes_of_inputs(values, names, config, size, length)
+    axes = axes_of_inputs(values, names, config, MainShape(x.ndim, main_rows, size, length))
     if main_positions is not None:
         axes.positions[main] = main_positions
     if x.shape[main_rows : main_rows + 1] == (size,):
@@ -101,7 +101,7 @@ def example_of(
     if main not in axes.rows:
         raise UserError(f"{names[main]} has shape {[*x.shape]}, but the mask has {size} rows")
     special = frozenset() if x.is_floating_point() else frozenset(special_ids(config))
-    example = Example(values, type(batch), axes.rows, axes.positions, special=special)
+    example = Example(values, type(batch), *axes, names=names, special=special)
     if mask:
         example = replace(example, mask=mask.key, mask_kind=mask.kind)
     return _cut(_filled(example, main, names, config), config, conventions)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 import normlab
@@ -84,3 +85,18 @@ def test_an_unmasked_decoder_leaks_later_decoder_tokens(batch):
     found = leaking.findings["future"]
     assert (found.verdict, found.module) == ("broken", "decoder.layers.0.self_attn")
     assert "The first 3, 6 decoder positions" in found.answer
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_the_decoder_of_torchs_transformer_is_asked_in_each_layout(causal, by_name, batch_first):
+    model = nn.Transformer(WIDTH, 2, 1, 1, 16, batch_first=batch_first)
+    src, tgt = torch.randn(4, 6, WIDTH), torch.randn(4, 5, WIDTH)
+    if not batch_first:
+        src, tgt = src.transpose(0, 1), tgt.transpose(0, 1)
+    later = nn.Transformer.generate_square_subsequent_mask(5) if causal else None
+    batch = {"src": src, "tgt": tgt, "tgt_mask": later} if by_name else (src, tgt, None, later)
+    found = normlab.inspect(model, [batch], checks=["future"]).findings["future"]
+    assert found.verdict == ("fine" if causal else "broken")
+    assert "The first 2, 4 decoder positions" in found.answer
