@@ -165,7 +165,7 @@ class SharedPositions(Overlap):
 
     def fits(self, y: Tensor, base: Tensor) -> bool:
         # a tensor without such an axis may be the state after the last position
-        is_sequence = base.ndim < 2 or self.length in base.shape[: max(2, base.ndim - 1)]
+        is_sequence = self.length in base.shape[: max(2, base.ndim - 1)]
         return is_sequence and Padded().fits(y, base)
 
     def _shared(self, x: Tensor) -> Tensor:

@@ -100,3 +100,10 @@ def test_the_decoder_of_torchs_transformer_is_asked_in_each_layout(causal, by_na
     found = normlab.inspect(model, [batch], checks=["future"]).findings["future"]
     assert found.verdict == ("fine" if causal else "broken")
     assert "The first 2, 4 decoder positions" in found.answer
+
+
+def test_a_value_per_row_is_not_compared():
+    def logits_and_value(_, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"logits": x, "value": x[:, -1].mean(-1)}
+
+    assert later_tokens(Embedded(logits_and_value), causal=True).verdict == "fine"
