@@ -9,10 +9,11 @@ for each kind of variant:
     SharedPositions  a row of the same length that differs at one end
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +37,14 @@ class Overlap(ABC):
         Raises UserError if they cannot correspond.
         """
 
+    def pairs(self, ys: Outputs, bases: Outputs) -> dict[str, "OutputPair"]:
+        """Return the outputs that both passes have, keyed by their names in the base."""
+        return {name: OutputPair(ys[name], bases[name], self) for name in bases if name in ys}
+
+    def concerns(self, y: Tensor, base: Tensor) -> bool:
+        """Return whether an output has the axis in which the inputs of the two passes differ."""
+        return True
+
     @abstractmethod
     def fits(self, y: Tensor, base: Tensor) -> bool:
         """Return whether each entry of the base can have a counterpart in the variant.
@@ -57,6 +66,18 @@ class Overlap(ABC):
         """
         ways = [*self.ways(y, base)]
         return ways[0] if len(ways) == 1 else min(ways, key=lambda pair: _distance(*pair))
+
+
+class OutputPair(NamedTuple):
+    """An output of the variant, the same output of the base, and how they overlap."""
+
+    y: Tensor
+    base: Tensor
+    overlap: Overlap
+
+    def nearest(self) -> Aligned:
+        """Return both tensors, aligned in the way that makes them most similar."""
+        return self.overlap.nearest(self.y, self.base)
 
 
 @dataclass(frozen=True)
@@ -119,6 +140,21 @@ class RowInBatch(Overlap):
     size: int
     padded: Padded
 
+    def pairs(self, ys: Outputs, bases: Outputs) -> dict[str, OutputPair]:
+        """Return the outputs of both passes. Of a list with one entry per row, take the row's."""
+        pairs = super().pairs(ys, bases)
+        for prefix, indices in _lists(ys).items():
+            if indices == {*range(self.size)} and _lists(bases).get(prefix) == {0}:
+                for name in [name for name in bases if name.startswith(f"{prefix}[0]")]:
+                    rest = name.removeprefix(f"{prefix}[0]")
+                    pairs.pop(name, None)
+                    if (own := f"{prefix}[{self.row}]{rest}") in ys:
+                        pairs[name] = OutputPair(ys[own], bases[name], self.padded)
+        return pairs
+
+    def concerns(self, y: Tensor, base: Tensor) -> bool:
+        return y.shape != base.shape
+
     def ways(self, y: Tensor, base: Tensor) -> Iterator[Aligned]:
         return self.padded.ways(self._part_of_row(y, base), base)
 
@@ -163,10 +199,12 @@ class SharedPositions(Overlap):
         for aligned in Padded(self.side).ways(y, base):
             yield self._shared(aligned[0]), self._shared(aligned[1])
 
-    def fits(self, y: Tensor, base: Tensor) -> bool:
+    def concerns(self, y: Tensor, base: Tensor) -> bool:
         # a tensor without such an axis may be the state after the last position
-        is_sequence = self.length in base.shape[: max(2, base.ndim - 1)]
-        return is_sequence and Padded().fits(y, base)
+        return self.length in base.shape[: max(2, base.ndim - 1)]
+
+    def fits(self, y: Tensor, base: Tensor) -> bool:
+        return self.concerns(y, base) and Padded().fits(y, base)
 
     def _shared(self, x: Tensor) -> Tensor:
         start = self.length - self.shared if self.side == "left" else 0
@@ -175,16 +213,31 @@ class SharedPositions(Overlap):
         return x
 
 
+def _lists(outputs: Outputs) -> dict[str, set[int]]:
+    """Return the indices of each outermost list of outputs, keyed by the list's name."""
+    indices: dict[str, set[int]] = {}
+    for name in outputs:
+        if found := re.match(r"([^\[]*)\[(\d+)\]", name):
+            indices.setdefault(found[1], set()).add(int(found[2]))
+    return indices
+
+
 def _distance(y: Tensor, base: Tensor) -> float:
     """Return the relative change of floats, or the number of integers that differ."""
     return relative_change(y, base) if y.is_floating_point() else float((y != base).sum())
 
 
-def comparable(names: Iterable[str], ys: Outputs, bases: Outputs, overlap: Overlap) -> list[str]:
-    """Return the names of the outputs that both passes have and that can be compared.
+def comparable(ys: Outputs, bases: Outputs, overlap: Overlap) -> dict[str, OutputPair]:
+    """Return the outputs that both passes have and that can be compared, keyed as in the base.
 
-    The first one is the main output, which is always compared. Another one is left out if it grows
-    by more than the padding, as a table of relative positions does.
+    The first one is the main output, which is always compared: the first that belongs to the row
+    or has positions, whichever the two passes differ in. Any other one is left out if it does not,
+    or if it grows by more than the padding, as a table of relative positions does. Raises UserError
+    if the passes have no output in common.
     """
-    both = [name for name in names if name in ys and name in bases]
-    return both[:1] + [name for name in both[1:] if overlap.fits(ys[name], bases[name])]
+    pairs = overlap.pairs(ys, bases)
+    if not pairs:
+        raise UserError("the two passes have no output in common")
+    relevant = [name for name, (y, base, how) in pairs.items() if how.concerns(y, base)]
+    fitting = [name for name in relevant[1:] if pairs[name].overlap.fits(*pairs[name][:2])]
+    return {name: pairs[name] for name in [*(relevant or pairs)][:1] + fitting}

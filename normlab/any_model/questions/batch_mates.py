@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from normlab.any_model.batches.example import Example
-from normlab.any_model.batches.overlap import Padded, RowInBatch
+from normlab.any_model.batches.overlap import Padded, RowInBatch, comparable
 from normlab.any_model.questions.examination import Examination, PassPair
 from normlab.any_model.questions.leak import leak_finding
 from normlab.findings.finding import Finding
@@ -16,15 +16,17 @@ def batch_mates(examination: Examination) -> Finding:
 
     This is asked for the first, the last, the longest and the middle row. Let y be the output for
     the row alone, and y' its output in the batch, in the batch with the rows in reverse order and,
-    for the longest row, in the batch with different values in all other rows.
+    for the longest row, in the batch with different values in all other rows. If the output is a
+    list with one entry per row, the row's entry is compared. Outputs without a batch axis are not.
     """
     batch = examination.example
     alone = examination.alone(batch.longest, with_padding=True)
-    main, base = next(iter(examination.outputs(alone).items()))
-    y = examination.outputs(batch)[main]
-    if y.shape == base.shape:
-        return Finding.none("the output has no batch axis")
-    if y.ndim == base.ndim + 1:
+    overlap = RowInBatch(batch.longest, batch.size, Padded(batch.side))
+    compared = comparable(examination.outputs(batch), examination.outputs(alone), overlap)
+    y, base, how_main = next(iter(compared.values()))
+    if not how_main.concerns(y, base):
+        return Finding.none("no output has a batch axis")
+    if how_main is overlap and y.ndim == base.ndim + 1:
         return Finding(_dropped_axis_in_words(y, base), verdict="look")
     pairs = _pairs(examination)
     how = f"Each row alone and among {batch.size}"

@@ -179,7 +179,8 @@ class _Search:
         return Culprit(places, explains_all=remaining <= self.limit)
 
     def _change(self, outputs: Outputs) -> float:
-        return relative_change(*self.overlap.nearest(outputs[self.output], self.y))
+        pairs = self.overlap.pairs(outputs, {self.output: self.y})
+        return relative_change(*pairs[self.output].nearest())
 
     def _tries(self, variant: Calls, replaced: set[str]) -> list[_Try]:
         """Replace the outputs of each suspect, until one explains the whole change."""

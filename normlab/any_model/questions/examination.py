@@ -252,10 +252,7 @@ class Examination:
         y, y0 = (
             self.outputs(x, in_float64=in_float64, fast=fast) for x in (comparison.variant, base)
         )
-        names = comparable(y0, y, y0, overlap)
-        if not names:
-            raise UserError("the two passes have no output in common")
-        pairs = {name: overlap.nearest(y[name], y0[name]) for name in names}
+        pairs = {name: pair.nearest() for name, pair in comparable(y, y0, overlap).items()}
         if comparison.within is None or comparison.within is base:
             return pairs
         real, padded = self.outputs(comparison.within), Padded(self.example.side)
@@ -281,10 +278,9 @@ class Examination:
 
     def change_in_model_dtype(self, comparison: PassPair) -> float:
         """Return the largest change of an output between two passes in the model's dtype."""
-        overlap = comparison.overlap
         y, y0 = self.outputs(comparison.variant), self.outputs(comparison.base)
-        names = comparable(y0, y, y0, overlap)
-        return max(relative_change(*overlap.nearest(y[n], y0[n])) for n in names)
+        pairs = comparable(y, y0, comparison.overlap).values()
+        return max(relative_change(*pair.nearest()) for pair in pairs)
 
 
 def _changed_argmax(y: Tensor, y0: Tensor) -> float:

@@ -30,10 +30,12 @@ def future(examination: Examination) -> Finding:
     if why_not := _why_not(examination):
         return Finding.none(why_not)
     example, n = examination.example, examination.example.steps
-    y = next(iter(examination.outputs(examination.longest_row).values()))
-    positions = _positions(examination, y)
-    if positions is None:
-        return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
+    outputs = examination.outputs(examination.longest_row)
+    found = ((y, _positions(examination, name)) for name, y in outputs.items())
+    y, positions = next((each for each in found if each[1]), (None, None))
+    if y is None or positions is None:
+        shapes = " and ".join(str([*y.shape]) for y in outputs.values())
+        return Finding.none(f"the output {shapes} has no axis of {n} positions")
     # Blocks that share a summary often end in the middle, so two other lengths are also tried.
     lengths = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
     comparisons = {
@@ -88,15 +90,15 @@ def _must_be_causal(
     return causality(examination.model, path)
 
 
-def _positions(examination: Examination, y: Tensor) -> int | None:
+def _positions(examination: Examination, name: str) -> int | None:
     """Return the number of positions of an output, or None if it has no position axis.
 
     An output may have up to 64 more positions than the inputs.
     """
-    n = examination.example.steps
+    n, y = examination.example.steps, examination.outputs(examination.longest_row)[name]
     sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
     features_only = n not in y.shape[:-1] and y.shape[-1] == n
-    return None if not sizes or (features_only and _is_pooled(examination, y)) else sizes[0]
+    return None if not sizes or (features_only and _is_pooled(examination, name)) else sizes[0]
 
 
 def _changes(
@@ -126,13 +128,14 @@ def _not_causal_in_words(
     )
 
 
-def _is_pooled(examination: Examination, y: Tensor) -> bool:
-    """Return whether the output has the same shape for fewer positions."""
+def _is_pooled(examination: Examination, name: str) -> bool:
+    """Return whether an output has the same shape for fewer positions."""
     if examination.example.decoder_axes:
         return False
     short = examination.longest_row.select_positions(0, examination.longest_row.length - 1)
     with suppress(UserError):
-        return next(iter(examination.outputs(short).values())).shape == y.shape
+        y, shorter = (examination.outputs(x) for x in (examination.longest_row, short))
+        return name in shorter and shorter[name].shape == y[name].shape
     return False
 
 

@@ -1,9 +1,11 @@
 """Do the other rows of a batch change the output of a row?"""
 
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import normlab
+from tests.any_model.toys import FAULTY, X, embedded, finding
 
 
 def test_float32_rounding_is_also_measured_for_the_shortest_row(batch):
@@ -20,3 +22,37 @@ def test_float32_rounding_is_also_measured_for_the_shortest_row(batch):
     ]
     assert found.verdict == "fine" and "float32 rounding changes the output by 0.0" in found.answer
     assert 1e-4 < found.values["row 1 among 3"]["in_model_dtype"] < 1e-3
+
+
+def centered(x: Tensor) -> Tensor:
+    """Subtract the mean over the batch, which leaks."""
+    return x - x.mean(0) / 2
+
+
+@FAULTY
+@pytest.mark.parametrize("names", [["load", "scores"], ["scores", "load"]])
+def test_outputs_without_a_batch_axis_are_not_compared(names, faulty):
+    def outputs(_, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        found = {"scores": centered(x) if faulty else x, "load": x.mean((0, 1))}
+        return {name: found[name] for name in names}
+
+    case = embedded(outputs)
+    found = finding(case.model, "batch_mates", case.batches[0])
+    assert found.verdict == ("broken" if faulty else "fine")
+
+
+@FAULTY
+def test_each_row_is_compared_with_its_own_entry_of_a_list(faulty):
+    def rows(_, x: Tensor, mask: Tensor) -> list[Tensor]:
+        x = centered(x) if faulty else x
+        return [row[real > 0] for row, real in zip(x, mask, strict=True)]
+
+    case = embedded(rows)
+    found = finding(case.model, "batch_mates", case.batches[0])
+    assert found.verdict == ("broken" if faulty else "fine")
+
+
+def test_a_model_whose_outputs_have_no_batch_axis_is_not_asked():
+    model = nn.Linear(X.shape[-1], 3)
+    found = finding(model, "batch_mates", forward=lambda model, x: model(x).mean((0, 1)))
+    assert found.verdict == "does not apply" and "no output has a batch axis" in str(found)

@@ -107,3 +107,11 @@ def test_a_value_per_row_is_not_compared():
         return {"logits": x, "value": x[:, -1].mean(-1)}
 
     assert later_tokens(Embedded(logits_and_value), causal=True).verdict == "fine"
+
+
+def test_the_first_output_with_positions_is_the_one_to_judge():
+    def value_and_states(_, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"value": x[:, -1], "states": x + x.mean(1, keepdim=True)}
+
+    found = later_tokens(Embedded(value_and_states), causal=True)
+    assert found.verdict == "broken"
