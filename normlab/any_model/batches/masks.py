@@ -20,6 +20,8 @@ UNCLEAR_NAMES = ("padding_mask", "mask")
 """Names of masks whose ones mean real tokens in some models and padding in others."""
 ADDED_MASKS = ("attention_mask", "src_key_padding_mask")
 """The masks to add to a batch without one. The first of them that the model takes is added."""
+OF_MEMORY = {"src_key_padding_mask": "memory_key_padding_mask"}
+"""The mask with which a decoder reads an encoder's output, for each mask of the encoder."""
 MASK_MEANINGS: tuple[MaskKind, ...] = ("real", "padding", "lengths")
 
 
@@ -122,14 +124,21 @@ def _is_mask(name: str, x: Tensor) -> bool:
 def add_mask(
     values: dict[InputKey, Any], names: dict[InputKey, str], parameters: Sequence[str], real: Tensor
 ) -> Mask | None:
-    """Add a mask that marks all positions as real. Return it, or None if the model takes none."""
-    missing = [name for name in ADDED_MASKS if name in parameters and name not in names.values()]
+    """Add a mask that marks all positions as real. Return it, or None if the model takes none.
+
+    If the model also takes a mask for the decoder's view of the same positions, add that one, too.
+    """
+    passed = {names[key] for key, value in values.items() if value is not None}
+    missing = [name for name in ADDED_MASKS if name in parameters and name not in passed]
     if not missing:
         return None
-    name = missing[0]
-    kind = KIND_OF_NAME[name]
-    values[name], names[name] = real if kind == "real" else real == 0, name
-    return Mask(name, kind)
+    keys = {name: key for key, name in names.items()}  # a mask may be passed as None
+    kind = KIND_OF_NAME[missing[0]]
+    for name in (missing[0], OF_MEMORY.get(missing[0], "")):
+        if name in parameters and name not in passed:
+            key = keys.get(name, name)
+            values[key], names[key] = real.clone() if kind == "real" else real == 0, name
+    return Mask(keys.get(missing[0], missing[0]), kind)
 
 
 def checked_kind(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import normlab
 from tests.any_model.pairs import masked
-from tests.any_model.toys import IDS, MASK, Embedded, Encoder, accused, mean, pooling
+from tests.any_model.toys import IDS, MASK, Embedded, Encoder, accused, finding, mean, pooling
 
 ROWS = {
     "padding in all rows": masked((24, 17, 12, 9))[:, :24] * (torch.arange(24) < 22),
@@ -89,3 +89,20 @@ def test_an_inverted_mask_is_refused(batch, name):
     mask = ((batch["input_ids"] == 0) == (name == "attention_mask")).long()
     with pytest.raises(ValueError, match=f"{name} marks only the padding of input_ids"):
         normlab.inspect(model, [{"input_ids": batch["input_ids"], name: mask}])
+
+
+@pytest.mark.parametrize("form", [dict, tuple])
+def test_torchs_transformer_gets_a_mask_for_the_encoder_and_for_the_decoder(form):
+    model, x = nn.Transformer(8, 2, 1, 1, 16, batch_first=True), torch.randn(4, 6, 8)
+    batch = {"src": x, "tgt": x, "src_key_padding_mask": None} if form is dict else (x, x + 1)
+    assert finding(model, "padding", batch).verdict == "fine"
+
+
+def test_a_decoder_that_ignores_the_padding_of_its_memory_is_broken():
+    class WithoutMemoryMask(nn.Transformer):
+        def forward(self, src, tgt, src_key_padding_mask=None):
+            return super().forward(src, tgt, src_key_padding_mask=src_key_padding_mask)
+
+    model, x = WithoutMemoryMask(8, 2, 1, 1, 16, batch_first=True), torch.randn(4, 6, 8)
+    found = finding(model, "padding", {"src": x, "tgt": x})
+    assert (found.verdict, found.module) == ("broken", "decoder.layers.0.multihead_attn")
