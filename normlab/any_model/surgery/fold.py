@@ -8,7 +8,7 @@ gain and bias can be folded into these weights (Graef et al. 2024, FlashNorm).
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -159,7 +159,10 @@ class FoldedRMSNorm(nn.Module):
 
 @dataclass
 class _Norm:
-    """A norm over the last axis, `gain z + bias`. `plain` is the weight that means a gain of 1."""
+    """A norm over the last axis, `gain z + bias`. `plain` is the weight that means a gain of 1.
+
+    `eps` is None if it is unknown. It is needed only for layer norms, which are replaced.
+    """
 
     kind: str
     module: nn.Module
@@ -167,10 +170,7 @@ class _Norm:
     weight: str | None
     bias: str | None
     plain: float
-
-    @property
-    def eps(self) -> float:
-        return eps_of(self.module) or 0.0
+    eps: float | None = None
 
     @property
     def gain(self) -> Tensor:
@@ -181,6 +181,17 @@ class _Norm:
     @property
     def shift(self) -> Tensor | None:
         return parameter_data(self.module, self.bias).double() if self.bias else None
+
+    def output(self, x: Tensor, eps: float | Tensor = 0.0) -> Tensor:
+        """Return what the norm's formula gives for an input in float64."""
+        z = self.centered(x)
+        z = z * (z.square().mean(-1, keepdim=True) + eps).rsqrt()
+        y = self.gain.to(z) * z
+        return y if self.shift is None else y + self.shift.to(z)
+
+    def centered(self, x: Tensor) -> Tensor:
+        """Return the input minus its mean over features, if the norm subtracts the mean."""
+        return x - x.mean(-1, keepdim=True) if self.kind == LAYER_NORM else x
 
 
 def _untie(model: nn.Module) -> None:
@@ -231,7 +242,9 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
     sources: dict[str, Node] = {}
     for row in rows:
         if row.site in centered:
-            row.mean = _outcome(why_mean_stays(flow, row.site, model, centered))
+            why_not = why_mean_stays(flow, row.site, model, centered)
+            unknown = "its eps is unknown" if known[row.site].eps is None else None
+            row.mean = _outcome(why_not or unknown)
         if row.mean and row.mean.folded:
             sources |= {node.name: node for node in flow.sources_of_norm(row.site)}
         norm = known[row.site]
@@ -245,7 +258,7 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
             readers = flow.readers_of_norm(row.site)
             _fold_gain(model, known[row.site], [node for node in readers if node])
         if row.mean and row.mean.folded:
-            _replace(model, row.site, known[row.site], plain=gain_folded)
+            _replace(model, row.site, known[row.site], without_bias=gain_folded)
     return rows
 
 
@@ -281,11 +294,14 @@ def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
         parameter_data(norm.module, norm.bias).zero_()
 
 
-def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:
-    """Replace a layer norm with an RMS norm of its eps and, unless `plain`, its gain and bias."""
-    gain = None if plain or norm.weight is None else nn.Parameter(norm.gain)
-    bias = None if plain or norm.bias is None else getattr(norm.module, norm.bias)
-    model.set_submodule(path, FoldedRMSNorm(norm.width, norm.eps, gain, bias))
+def _replace(model: nn.Module, path: str, norm: _Norm, *, without_bias: bool) -> None:
+    """Replace a layer norm with an RMS norm of its eps and gain, and with its bias or without.
+
+    A folded gain stays as ones, because some models read the dtype of their norms' weights.
+    """
+    gain = None if norm.weight is None else nn.Parameter(norm.gain)
+    bias = None if without_bias or norm.bias is None else getattr(norm.module, norm.bias)
+    model.set_submodule(path, FoldedRMSNorm(norm.width, norm.eps or 0.0, gain, bias))
     layer = model.get_submodule(path.rpartition(".")[0])
     if isinstance(layer, nn.TransformerEncoderLayer):
         layer.activation_relu_or_gelu = 0  # its fast path computes layer norms
@@ -313,20 +329,41 @@ def _norm_of(module: nn.Module, width: int) -> _Norm | None:
     bias = next((name for name in names if "bias" in name or "beta" in name), None)
     weight = next((name for name in names if name != bias), None)
     x = torch.randn(2, 3, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    # so large that eps does not matter
-    x = (x + 0.3).to(next(iter(weights.values()), x).device) * 1e5
+    x = (x + 0.3).to(next(iter(weights.values()), x).device)
+    large, small = 1e5 * x, 1e-3 * x  # so large that eps does not matter, and so small that it does
     try:
-        y = copied(module).double()(x)
+        y, of_small = (copied(module).double()(x) for x in (large, small))
     except Exception:  # such as a group norm, whose channels are on axis 1
         return None
     if not isinstance(y, Tensor) or y.shape != x.shape:
         return None
-    for kind, center in ((LAYER_NORM, 1.0), (RMS_NORM, 0.0)):
-        centered = x - center * x.mean(-1, keepdim=True)
-        z = centered / centered.square().mean(-1, keepdim=True).sqrt()
+    for kind in (LAYER_NORM, RMS_NORM):
         for plain in (1.0, 0.0):
             norm = _Norm(kind, module, width, weight, bias, plain)
-            expected = norm.gain.to(z) * z + (0.0 if norm.shift is None else norm.shift.to(z))
-            if (y - expected).abs().max() < 1e-6 * y.abs().max():
-                return norm
+            if _same(y, norm.output(large)):
+                return replace(norm, eps=_eps(norm, small, of_small))
+    return None
+
+
+def _same(y: Tensor, expected: Tensor) -> bool:
+    return bool((y - expected).abs().max() < 1e-6 * y.abs().max())
+
+
+def _eps(norm: _Norm, x: Tensor, y: Tensor) -> float | None:
+    """Return the eps with which a norm maps a small input to `y`, or None if there is none.
+
+    This is the attribute `eps` of the norm or, if it has none or another one is used, the eps that
+    the output shows.
+    """
+    attribute = eps_of(norm.module)
+    if attribute is not None and _same(y, norm.output(x, attribute)):
+        return attribute
+    centered = norm.centered(x)
+    scaled = norm.gain.to(x) * centered
+    shifted = y if norm.shift is None else y - norm.shift.to(y)
+    factor = (shifted * scaled).sum(-1) / scaled.square().sum(-1)  # 1 / sqrt(var + eps)
+    measured = float((factor**-2 - centered.square().mean(-1)).mean().clamp(min=0))
+    for eps in (float(f"{measured:.3g}"), measured):  # most eps have few digits
+        if _same(y, norm.output(x, eps)):
+            return eps
     return None

@@ -349,3 +349,38 @@ def test_instance_norm_is_not_taken_for_a_layer_norm_over_positions():
     model = nn.Sequential(nn.Conv1d(3, D, 1), nn.InstanceNorm1d(D))
     with pytest.raises(ValueError, match="no layer or RMS norm"):
         normlab.fold_norms(model, torch.randn(2, 3, 5))
+
+
+class NanoLayerNorm(nn.Module):
+    """nanoGPT's layer norm, whose eps is in the code, or one that adds eps to the deviation."""
+
+    def __init__(self, *, to_deviation=False):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(D)), nn.Parameter(torch.zeros(D))
+        self.to_deviation = to_deviation
+
+    def forward(self, x):
+        if self.to_deviation:
+            centered = x - x.mean(-1, keepdim=True)
+            return self.weight * centered / (centered.std(-1, False, keepdim=True) + 1e-3)
+        return nn.functional.layer_norm(x, (D,), self.weight, self.bias, 1e-3)
+
+
+def test_an_eps_that_is_not_an_attribute_is_measured():
+    model = shaken(nn.Sequential(nn.Linear(D, D), NanoLayerNorm(), nn.Linear(D, 3)))
+    folded = normlab.fold_norms(model, X)
+    assert folded.table[0].mean.folded and folded.model[1].eps == 1e-3
+
+
+def test_a_layer_norm_with_an_unknown_eps_stays_and_its_gain_is_folded():
+    norm = NanoLayerNorm(to_deviation=True)
+    model = shaken(nn.Sequential(nn.Linear(D, D), norm, nn.Linear(D, 3)))
+    norm.bias = None
+    (row,) = normlab.fold_norms(model, X).table
+    assert row.mean.why_not == "its eps is unknown" and row.gain.folded
+
+
+def test_a_folded_norm_keeps_a_gain_of_ones():
+    model = shaken(nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D), nn.Linear(D, 3)))
+    norm = normlab.fold_norms(model, X).model[1]
+    assert norm.weight.tolist() == [1] * D and norm.bias is None
