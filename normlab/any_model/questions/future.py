@@ -19,9 +19,9 @@ def future(examination: Examination) -> Finding:
     """Do later tokens change the output at earlier positions?
 
     Let y be the output at the first half of a row's positions, and y' the output there with other
-    tokens in the second half. The same is done for the first two thirds, and for all positions but
-    the last. In an encoder-decoder these are the decoder's tokens, if the batch has
-    `decoder_input_ids`.
+    tokens in the second half. The same is done for the first two thirds, for all positions but the
+    last, for the first quarter and for the first position. In an encoder-decoder these are the
+    decoder's tokens, if the batch has `decoder_input_ids`.
 
     If nothing shows whether a model is causal, a change is worth a look. Attention with `is_causal
     = False`, a bidirectional recurrent layer and a masked language model show that it is not. But
@@ -36,8 +36,8 @@ def future(examination: Examination) -> Finding:
     if y is None or positions is None:
         shapes = " and ".join(str([*y.shape]) for y in outputs.values())
         return Finding.none(f"the output {shapes} has no axis of {n} positions")
-    # Blocks that share a summary often end in the middle, so two other lengths are also tried.
-    lengths = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
+    # Blocks that share a summary often end in the middle, and a prefix that sees itself ends early.
+    lengths = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1, max(1, n // 4), 1))]
     comparisons = {
         f"other tokens after the first {t}": PassPair(
             example.with_later_tokens(t),
