@@ -25,6 +25,7 @@ from normlab.any_model.tracing.calls import slow_path
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.any_model.tracing.norm_trial import copied
+from normlab.any_model.tracing.restore import preserved
 from normlab.any_model.tracing.supported import check_supported
 from normlab.errors import UserError
 
@@ -61,14 +62,14 @@ def fold_norms(
     if untie:
         _untie(folded)
     with slow_path():
-        calls = [partial(run, folded, batch) for batch in used]
-        norms = _norms(folded, calls)
-        flow = _recorded(folded, norms, calls)
-        before = [_outputs(call) for call in calls]
+        passes = [partial(_preserved_pass, folded, run, batch) for batch in used]
+        norms = _norms(folded, passes)
+        flow = _recorded(folded, norms, passes)
+        before = [_outputs(each) for each in passes]
         folded.double()
         table = _fold(folded, flow, norms)
         error = max(
-            (_difference(a, _outputs(call)) for a, call in zip(before, calls, strict=True)),
+            (_difference(a, _outputs(each)) for a, each in zip(before, passes, strict=True)),
             key=lambda x: (math.isnan(x), x),
         )
     if not error <= EXACT:
@@ -205,19 +206,42 @@ def _untie(model: nn.Module) -> None:
         config.tie_word_embeddings = False
 
 
-def _recorded(model: nn.Module, norms: Collection[str], calls: Iterable[Callable[[], Any]]) -> Flow:
-    """Return the flow of features in all calls of a model whose norms have the paths `norms`."""
+_Pass = Callable[[Callable[[Callable[[], Any]], Any]], Any]
+"""Calls a function with a forward pass, which the function runs, and returns its result."""
+
+
+def _preserved_pass(
+    model: nn.Module,
+    run: Callable[[nn.Module, Any], Any],
+    batch: Any,
+    use: Callable[[Callable[[], Any]], Any],
+) -> Any:
+    """Return `use(call)` for the call of a model on a batch, and restore all state afterwards.
+
+    Otherwise the model would keep the tensors that it caches in a pass, such as a table of
+    positions, in inference mode or in float64.
+    """
+    with preserved(model, (batch, run)):
+        return use(partial(run, model, batch))
+
+
+def _recorded(model: nn.Module, norms: Collection[str], passes: Iterable[_Pass]) -> Flow:
+    """Return the flow of features in passes of a model whose norms have the paths `norms`."""
     flow = Flow(model, norms)
-    for call in calls:
-        flow.run(call)
+    for each in passes:
+        each(flow.run)
     return flow
 
 
-def _outputs(call: Callable[[], Any]) -> list[Tensor]:
-    """Return a model's floating-point outputs, computed in float64."""
-    with float64_operations():
-        tensors = output_tensors(call())
-    return [x.double() for x in tensors if x.is_floating_point()]
+def _outputs(each: _Pass) -> list[Tensor]:
+    """Return a model's floating-point outputs in a pass, computed in float64."""
+
+    def in_float64(call: Callable[[], Any]) -> list[Tensor]:
+        with float64_operations():
+            tensors = output_tensors(call())
+        return [x.double() for x in tensors if x.is_floating_point()]
+
+    return each(in_float64)
 
 
 def _difference(before: list[Tensor], after: list[Tensor]) -> float:
@@ -307,10 +331,10 @@ def _replace(model: nn.Module, path: str, norm: _Norm, *, without_bias: bool) ->
         layer.activation_relu_or_gelu = 0  # its fast path computes layer norms
 
 
-def _norms(model: nn.Module, calls: Iterable[Callable[[], Any]]) -> dict[str, _Norm]:
+def _norms(model: nn.Module, passes: Iterable[_Pass]) -> dict[str, _Norm]:
     """Return a model's layer and RMS norms, keyed by path. Raise UserError if there are none."""
     modules = {path: module for path, module in model.named_modules() if is_norm(module)}
-    flow = _recorded(model, modules, calls)
+    flow = _recorded(model, modules, passes)
     widths = {path: calls[0].width for path, calls in flow.norms.items() if calls}
     tried = {path: _norm_of(modules[path], width) for path, width in widths.items()}
     if not any(tried.values()):

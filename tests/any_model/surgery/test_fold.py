@@ -384,3 +384,23 @@ def test_a_folded_norm_keeps_a_gain_of_ones():
     model = shaken(nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D), nn.Linear(D, 3)))
     norm = normlab.fold_norms(model, X).model[1]
     assert norm.weight.tolist() == [1] * D and norm.bias is None
+
+
+class CachedPositions(nn.Module):
+    """Adds a table of positions, which it computes in its first pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head, self.table = nn.LayerNorm(D), nn.Linear(D, 3), None
+
+    def forward(self, x):
+        if self.table is None:
+            self.table = torch.arange(x.shape[1]).to(x)[:, None].cos()
+        return self.head(self.norm(x) * self.table)
+
+
+def test_a_folded_model_that_caches_a_table_can_be_trained():
+    model = CachedPositions()
+    folded = normlab.fold_norms(model, X).model
+    folded(X).sum().backward()
+    assert model.table is None and folded.table.dtype == torch.float32
