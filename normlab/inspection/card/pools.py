@@ -8,6 +8,7 @@ from normlab.inspection.card.examined_norm import ExaminedNorm
 from normlab.inspection.explain.norm_text import influences_in_words
 from normlab.inspection.norm.example_norm import example_norm
 from normlab.inspection.norm.pooling import dependence, dependence_in_eval, influences
+from normlab.inspection.norm.worked_example import at_shown_step
 from normlab.norms.axes import axes_in_words, in_order
 from normlab.norms.base import Norm
 from normlab.norms.running import RunningNorm
@@ -35,9 +36,13 @@ def pools(examined: ExaminedNorm) -> Finding:
 
 
 def _at_the_width_of_the_example(examined: ExaminedNorm) -> Norm:
-    """Return the card's norm at a width of 4, without settings that do not fit this width."""
+    """Return the card's norm at a width of 4, without settings that do not fit this width.
+
+    It is at the step at which `normlab explain` shows it.
+    """
     config = to_dict(examined.config("translation"))
     name = config["choices"]["norm"]
     example = example_norm(next(option for option in options("norm") if option.name == name))
     left_out = {"option", *example.changed}
-    return example.make(**{k: v for k, v in config["norm"].items() if k not in left_out})
+    settings = {k: v for k, v in config["norm"].items() if k not in left_out}
+    return at_shown_step(example, **settings).make(**settings)

@@ -1,6 +1,7 @@
 """`normlab explain NORM --layout images`: shows which of N x C x H x W values a norm pools."""
 
 from itertools import product
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool
@@ -8,8 +9,9 @@ from torch import Tensor
 
 from normlab.config.registry import Option
 from normlab.inspection.explain.section import Section
-from normlab.inspection.norm.example_norm import example_norm
+from normlab.inspection.norm.example_norm import LONG_RUN, example_norm
 from normlab.inspection.norm.norm_calls import affected, normal, run_copy
+from normlab.inspection.norm.worked_example import at_shown_step
 from normlab.norms.base import Norm
 
 IMAGES, CHANNELS, HEIGHT, PIXELS = 2, 4, 2, 4
@@ -24,15 +26,26 @@ FIGURE = {
 }
 
 
-def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
-    """Return which values affect the first output, found by changing one at a time."""
+class PooledCells(NamedTuple):
+    """A place in the images, and which values share its statistics, itself included."""
+
+    place: tuple[int, ...]
+    cells: Bool[Tensor, "N P C"]
+
+
+def pooled(norm: Norm) -> PooledCells:
+    """Return which values affect an output, found by changing one at a time.
+
+    The output is the first one that depends on other values, or the first one if there is none.
+    """
     x = normal(IMAGES, PIXELS, CHANNELS, seed=7)
     before = run_copy(norm, x)
-    cells = torch.zeros(x.shape, dtype=torch.bool)
-    for place in product(*map(range, x.shape)):
-        cells[place] = affected(norm, x, place, before)[0, 0, 0]
-    cells[0, 0, 0] = True
-    return cells
+    places = [*product(*map(range, x.shape))]
+    sources = torch.stack([affected(norm, x, place, before) for place in places], -1)
+    for number, place in enumerate(places):
+        sources[(*place, number)] = True
+    chosen = next((place for place in places if sources[place].sum() > 1), places[0])
+    return PooledCells(chosen, sources[chosen].view(x.shape))
 
 
 def pooled_axes_in_words(cells: Bool[Tensor, "N P C"]) -> str:
@@ -48,23 +61,26 @@ def pooled_axes_in_words(cells: Bool[Tensor, "N P C"]) -> str:
 
 def in_images(option: Option) -> Section:
     """Draw which values share statistics with the first one, in one square per channel."""
-    cells = pooled(example_norm(option).make())
+    shown = at_shown_step(example_norm(option))
+    found = pooled(shown.make())
+    count = int(found.cells.sum())
     text = (
-        f"Pools over {pooled_axes_in_words(cells)}: {int(cells.sum())} values. "
+        f"Pools over {pooled_axes_in_words(found.cells)}{f': {count} values' * (count > 1)}. "
+        f"{f'Shown at step {shown.step} of {LONG_RUN:,}.' if shown.step else ''} "
         f"{FIGURE.get(option.name, '')} Two images of {HEIGHT} x {HEIGHT} pixels with {CHANNELS} "
         "channels; `#` shares its statistics with `*`."
     )
-    return Section(f"{option.name}: {option.description}", " ".join(text.split()), _drawing(cells))
+    return Section(f"{option.name}: {option.description}", " ".join(text.split()), _drawing(found))
 
 
-def _drawing(cells: Bool[Tensor, "N P C"]) -> list[str]:
+def _drawing(found: PooledCells) -> list[str]:
     """Return the lines of a drawing with a square of pixels for each image and channel."""
     lines = [" " * 10 + "".join(f"channel {c + 1}".ljust(12) for c in range(CHANNELS)).rstrip()]
     for n in range(IMAGES):
         for row in range(HEIGHT):
             label = f"image {n + 1}" if row == 0 else ""
             squares = [
-                " ".join(_mark(cells, n, row * HEIGHT + column, c) for column in range(HEIGHT))
+                " ".join(_mark(found, (n, row * HEIGHT + column, c)) for column in range(HEIGHT))
                 for c in range(CHANNELS)
             ]
             lines.append((label.ljust(10) + "".join(each.ljust(12) for each in squares)).rstrip())
@@ -72,7 +88,7 @@ def _drawing(cells: Bool[Tensor, "N P C"]) -> list[str]:
     return lines[:-1]
 
 
-def _mark(cells: Bool[Tensor, "N P C"], *place: int) -> str:
-    if not any(place):
+def _mark(found: PooledCells, place: tuple[int, ...]) -> str:
+    if place == found.place:
         return "*"
-    return "#" if cells[place] else "."
+    return "#" if found.cells[place] else "."

@@ -97,14 +97,16 @@ def influences_in_words(influences: Iterable[Influence]) -> str:
 
 
 def group_name(group: Iterable[CellIndex]) -> str:
-    """Return where a group's cells are, such as `sample 1, token 1` or `features 1-2`."""
+    """Return where a group's cells are, such as `sample 1, features 1-2` or `features 1 and 3`."""
     parts = []
-    for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
-        first, last = min(numbers) + 1, max(numbers) + 1
-        if first == last:
+    for name, size, indices in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
+        first, *more = numbers = sorted({index + 1 for index in indices})
+        if not more:
             parts.append(f"{name} {first}")
-        elif len(set(numbers)) < size:
-            parts.append(f"{name}s {first}-{last}")
+        elif numbers == [*range(first, more[-1] + 1)]:
+            parts += [f"{name}s {first}-{more[-1]}"] * (len(numbers) < size)
+        else:
+            parts.append(f"{name}s {', '.join(map(str, numbers[:-1]))} and {more[-1]}")
     return ", ".join(parts) or "the whole block"
 
 
@@ -116,8 +118,9 @@ def _pooling(example: WorkedExample) -> str:
     shown, norm, groups = example.shown, example.norm, example.groups
     text = "Pools over nothing: there are no statistics, and values do not affect each other"
     if norm.pools:
-        size, number = len(groups[0].cells), len(groups)
-        cut = f"{number} groups of {size} values" if number > 1 else f"all {size} values"
+        sizes, number = {len(group.cells) for group in groups}, len(groups)
+        size = f"{max(sizes)} values" if len(sizes) == 1 else "different sizes"
+        cut = f"{number} groups of {size}" if number > 1 else f"all {size}"
         text = f"Pools over {axes_in_words(norm.pools)}: {cut}"
     narrower = not torch.equal(example.cells, by_axes(norm.pools))
     text += ", smaller groups than the axes alone would give." if narrower else "."

@@ -8,7 +8,7 @@ which it is 0 is the center that the norm subtracts, and the inverse of its slop
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from torch import Tensor
 
@@ -93,14 +93,9 @@ def worked_example(option: Option) -> WorkedExample:
 
     Errors that the norm raises on that tensor propagate.
     """
-    shown = example_norm(option)
+    shown = at_shown_step(example_norm(option))
     norm = shown.make()
     dependences = dependence(norm)
-    # A norm that does not pool at first is shown half-way through a run.
-    if norm.ramps and "other samples" not in influences(dependences):
-        shown = replace(shown, step=HALF_WAY)
-        norm = shown.make()
-        dependences = dependence(norm)
     cells = pooled_cells(norm, dependences)
     return WorkedExample(
         shown,
@@ -112,6 +107,17 @@ def worked_example(option: Option) -> WorkedExample:
         settings_that_pool_padding(shown, norm),
         stored(make_norm(option.name, FULL_WIDTH)),
     )
+
+
+def at_shown_step(example: ExampleNorm, **values: Any) -> ExampleNorm:
+    """Return an example norm at the step at which it is shown. `values` override its settings.
+
+    This is half-way through a run for a norm that does not pool over samples at first.
+    """
+    norm = example.make(**values)
+    if norm.ramps and "other samples" not in influences(dependence(norm)):
+        return replace(example, step=HALF_WAY)
+    return example
 
 
 def settings_that_pool_padding(shown: ExampleNorm, norm: Norm) -> list[str]:

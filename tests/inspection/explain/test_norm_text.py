@@ -28,6 +28,7 @@ from normlab.config.registry import option_names
         ),
         ("gn", ["12 groups of 2 values, smaller", "groups=8 does not fit", "features 1-2"]),
         ("prepbn", ["shown at step 500", "other samples", "in eval it sees only its own value"]),
+        ("prms", ["24 groups of different sizes, smaller", "features 1 and 3"]),
         ("pn", ["shown as at the start"]),
         ("none", ["Pools over nothing", "parameters none"]),
     ],
