@@ -12,7 +12,7 @@ from normlab.reports.legend import Note, print_legend
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
 from normlab.studies.job import Job
-from normlab.studies.process_pool import machine_shares
+from normlab.studies.process_pool import simultaneous_runs
 from normlab.studies.publisher import Publisher
 from normlab.studies.runs_display import run_all_shown
 from normlab.studies.study_queue import StudyQueue
@@ -30,7 +30,7 @@ def print_plan(
     for job in jobs:
         left = job.left(print_error)
         print_prose(job.progress(left))
-        rows, cost_notes = cost_table(job, left, published, len(machine_shares(processes)))
+        rows, cost_notes = cost_table(job, left, published, simultaneous_runs(processes))
         if job.study.claims:
             numbers = ", ".join(map(str, job.study.claims))
             cost_notes.append(f"claims: {numbers}; `normlab claims N` shows how a claim is decided")

@@ -87,8 +87,9 @@ def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> 
             settings[name] = value
         else:
             is_one = limits.is_list_of_texts and isinstance(written, str)
-            path = os.path.expanduser(written) if key in PATHS else written
-            settings[name] = [written] if is_one else path
+            if key in PATHS and isinstance(written, str):
+                written = os.path.expanduser(written)
+            settings[name] = [written] if is_one else written
     return settings
 
 

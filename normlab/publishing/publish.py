@@ -162,7 +162,7 @@ def publish(
     new = {run.key: PublishedRun.of(run) for run in runs}
     with only_writer(folder / RECORDS):
         published = unchanged_pack(root, study.name, scale)
-        _check_records_are_in_place(published, runs)
+        _check_records_are_in_place(runs)
         check_experiments(
             published, {key: run.record and _experiment(run.record) for key, run in new.items()}
         )
@@ -191,13 +191,20 @@ def publish(
     return folder
 
 
-def _check_records_are_in_place(published: Pack, runs: Sequence[Run]) -> None:
-    """Raise UserError if the record of a new run was changed by hand, or is of another run."""
-    records = published.records | {run.key: run.record for run in runs if run.record}
-    folders = {run.key: run.folder for run in runs}
-    for key, problem in misplaced(records).items():
-        folder = folders.get(key) or published.folder
-        raise UserError(f"{folder}: {problem}; remove this run and run the study again")
+def _check_records_are_in_place(runs: Sequence[Run]) -> None:
+    """Raise UserError if the record of a new run was changed by hand, or is of another new run."""
+    problems = misplaced({run.key: run.record for run in runs})
+    known: dict[str, Key] = {}
+    for run in runs:
+        if run.record is None:
+            continue
+        if (other := known.setdefault(run.record.run_id, run.key)) != run.key:
+            problem = f"{run.key.name} has the same record as {other.name}, {run.record.run_id}"
+            problems.setdefault(run.key, problem)
+        if problem := problems.get(run.key):
+            raise UserError(
+                f"{run.folder or run.key.name}: {problem}; remove this run and run the study again"
+            )
 
 
 def _check_seeds_form_one_experiment(published: Pack, new: Mapping[Key, PublishedRun]) -> None:

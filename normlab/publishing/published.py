@@ -47,12 +47,11 @@ def check_records(runs: Pack) -> None:
 
 
 def misplaced(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
-    """Return why records were changed by hand or copied from another run, for those that were.
+    """Return why records do not match their config or their seed, for those that do not.
 
-    Such a record does not match its config or its seed, or is in a study twice.
+    They were changed by hand, or copied from another run.
     """
     problems: dict[Key, str] = {}
-    known: dict[str, Key] = {}
     for key, record in records.items():
         if record is None:
             continue
@@ -60,8 +59,6 @@ def misplaced(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
             problems[key] = f"the fingerprint of {record.run_id} does not match its config"
         elif record.seed != key.seed or not record.run_id.endswith(f"-seed{key.seed}"):
             problems[key] = f"{key.name} with seed {key.seed} has the record of {record.run_id}"
-        elif (other := known.setdefault(record.run_id, key)) != key:
-            problems[key] = f"{key.name} has the same record as {other.name}, {record.run_id}"
     return problems
 
 

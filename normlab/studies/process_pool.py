@@ -34,6 +34,7 @@ _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _GPU = re.compile(r"\d+$|GPU-|MIG-")  # excludes -1 and Slurm's NoDevFiles
 _KILLED = "killed, most likely because memory ran out; use a smaller batch_size or fewer processes"
 _WAIT_FOR_IT = "wait for it, or stop it"
+_MOST_PER_GPU = 16
 _WAIT = 0.05  # seconds between polls of the running processes
 
 
@@ -192,13 +193,11 @@ class _Pool:
         """Start runs on the free shares of the machine."""
         while self.free and not self.stopped and (run := self.queue.next()) is not None:
             self.show.say(f"{run.name} started")
-            try:
-                self.running[run] = _RunProcess(run, self.free[0])
-            except BlockingIOError:
+            if (lock := _locked(run.folder)) is None:
                 problem = f"{run.folder} is being trained by another process; {_WAIT_FOR_IT}"
                 self._end(EndedRun(run, 1, problem, 0.0))
             else:
-                self.free.pop(0)
+                self.running[run] = _RunProcess(run, self.free.pop(0), lock)
 
     def beat(self, now: float) -> None:
         """Show the progress of the runs, unless the display's interval has not passed yet."""
@@ -231,16 +230,13 @@ class _Pool:
 
 
 class _RunProcess:
-    """The process of a run. Raises BlockingIOError if another sweep or study is executing it."""
+    """The process of a run. `lock` is the descriptor that locks its folder until the run ends."""
 
-    def __init__(self, run: RunToStart, share: MachineShare) -> None:
-        self.run, self.share, self.begun = run, share, time.monotonic()
+    def __init__(self, run: RunToStart, share: MachineShare, lock: int) -> None:
+        self.run, self.share, self.begun, self._lock = run, share, time.monotonic(), lock
         words = last_of_each_key(run.overrides)
         if not any(override.startswith("observe.threads=") for override in words):
             words.append(share.threads)
-        check_writable(run.folder)
-        run.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(run.folder)
         log = run.folder / LOG_FILE
         log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
         # Kept open, so that its last line is read from this file, whatever happens to the folder.
@@ -266,19 +262,22 @@ class _RunProcess:
         return EndedRun(self.run, status, last_line, time.monotonic() - self.begun)
 
 
-def _locked(folder: Path) -> int:
+def _locked(folder: Path) -> int | None:
     """Lock a run's folder against other sweeps, and return the descriptor that holds the lock.
 
-    The lock is released when the descriptor is closed or this process ends. Raises BlockingIOError
-    if another process has locked it. (The run's own lock, which is taken later, also keeps out
-    `normlab train`, but by then two sweeps would have overwritten each other's log.)
+    The folder is created if needed. The lock is released when the descriptor is closed or this
+    process ends. Returns None if another process has locked it. (The run's own lock, which is taken
+    later, also keeps out `normlab train`, but by then two sweeps would have overwritten each
+    other's log.)
     """
+    check_writable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise
+        return None
     except OSError:  # on some network disks; there, the run's own lock says so
         pass
     return descriptor
@@ -297,21 +296,32 @@ def program() -> list[str]:
 def machine_shares(processes: int | None) -> list[MachineShare]:
     """Divide the machine among `processes` (None: one per GPU or, without GPUs, one per core).
 
-    Raises UserError if `processes` is below 1 or above `MOST_THREADS`.
+    Raises UserError if `processes` is below 1, or above both `MOST_THREADS` and 16 per GPU.
     """
-    gpus = visible_gpus()
-    cores = usable_cores()
-    count = len(gpus) or cores if processes is None else processes
-    if count < 1:
-        raise UserError(f"processes={count} must be above 0")
-    if processes is not None and count > MOST_THREADS:
-        most = f"{MOST_THREADS}, four times the number of cores"
-        raise UserError(f"processes={count} must be at most {most}")
-    threads = f"observe.threads={max(1, cores // count)}"
+    gpus, count = visible_gpus(), simultaneous_runs(processes)
+    most = max(MOST_THREADS, _MOST_PER_GPU * len(gpus))
+    if processes is not None and count > most:
+        raise UserError(
+            f"processes={count} must be at most {most}: four times the number of cores, or "
+            f"{_MOST_PER_GPU} per GPU"
+        )
+    threads = f"observe.threads={max(1, usable_cores() // count)}"
     return [
         MachineShare(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
         for each in range(count)
     ]
+
+
+def simultaneous_runs(processes: int | None) -> int:
+    """Return the number of simultaneous runs (None: one per GPU or, without GPUs, one per core).
+
+    Raises UserError if `processes` is below 1.
+    """
+    if processes is None:
+        return len(visible_gpus()) or usable_cores()
+    if processes < 1:
+        raise UserError(f"processes={processes} must be above 0")
+    return processes
 
 
 def visible_gpus() -> list[str]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.config.registry import default_choice, option_names
 from normlab.errors import UserError
 from normlab.records.code import NUMERICS, checkout_state, own_norms
-from normlab.records.record import DISTURBANCES
+from normlab.records.grouping import grouped
+from normlab.records.record import DISTURBANCES, MEND_RUN
 from normlab.records.store import RECORD_FILE, RunStore, read_record, run_id
 from normlab.studies.process_pool import INTERRUPTED, RunToStart, program
 from normlab.studies.study import SMOKE, Planned, Study
@@ -42,16 +43,16 @@ class StudyRun(NamedTuple):
 
         In the last two cases a message is passed to `complain`.
         """
-        path, mend = self.folder / RECORD_FILE, "`study run` trains the run again"
+        path = self.folder / RECORD_FILE
         if not path.is_file():
             return None
         try:
-            record = read_record(self.folder, mend=mend)
+            record = read_record(self.folder)
         except UserError as error:
             complain(str(error))
             return None
         if record.run_id != run_id(self.config):
-            complain(f"{path} is the record of {record.run_id}; {mend}")
+            complain(f"{path} is the record of {record.run_id}; {MEND_RUN}")
             return None
         return record
 
@@ -103,12 +104,10 @@ def each_folder_once(runs: Iterable[StudyRun]) -> dict[Path, StudyRun]:
     Raises UserError if there is no such run.
     """
     chosen: dict[Path, StudyRun] = {}
-    for run in runs:
-        before = chosen.setdefault(run.folder, run)
-        if not before.tests >= run.tests:
-            if not before.tests <= run.tests:
-                raise _different_tests(before, run)
-            chosen[run.folder] = run
+    for folder, sharing in grouped((run.folder, run) for run in runs).items():
+        chosen[folder] = most = max(sharing, key=lambda run: len(run.tests))
+        if other := next((run for run in sharing if not run.tests <= most.tests), None):
+            raise _different_tests(most, other)
     return chosen
 
 

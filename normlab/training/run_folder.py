@@ -15,8 +15,8 @@ from normlab.config.machine import settled_precision
 from normlab.errors import UserError
 from normlab.records.code import NUMERICS, Code, MadeBy, joint_code, own_norms, same_code
 from normlab.records.files import remove_leftovers
-from normlab.records.record import DISTURBANCES, RunRecord
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
+from normlab.records.record import DISTURBANCES, MEND_RUN, RunRecord
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record, run_id
 from normlab.training.data_changes import changed_data, changed_data_text
 
 if TYPE_CHECKING:
@@ -115,6 +115,9 @@ class RunFolder:
         if not (self.folder / RECORD_FILE).is_file():
             return None
         record = read_record(self.folder)
+        if record.run_id != run_id(self.config):
+            path = self.folder / RECORD_FILE
+            raise UserError(f"{path} is the record of {record.run_id}; {MEND_RUN}")
         if record.outcome.status not in ("finished", "diverged"):
             return None
         if (before := record.environment.get("world_size")) != processes:

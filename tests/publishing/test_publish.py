@@ -111,6 +111,14 @@ def test_an_edited_or_copied_record_is_refused_before_anything_is_written(
     assert files(tmp_path) == before
 
 
+def test_runs_of_a_renamed_row_can_be_published(tmp_path):
+    publish(tmp_path, study(), "smoke", [run(made("bn", 1, {"test/bleu": 1.0}), "bn", 1)])
+    renamed = study(rows={"ln": ("norm=ln",), "batch norm": ("norm=bn",)})
+    runs = [run(made("bn", s, {"test/bleu": 1.0}), "batch norm", s) for s in (1, 2)]
+    folder = publish(tmp_path, renamed, "smoke", runs)
+    assert {key.row for key in Pack(folder).records} == {"bn", "batch norm"}
+
+
 def test_a_run_twice_in_a_packed_file_is_an_error(folder):
     lines = (folder / RECORDS).read_text().splitlines(keepends=True)
     (folder / RECORDS).write_text("".join([*lines, lines[0]]))

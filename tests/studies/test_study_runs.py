@@ -48,7 +48,13 @@ def test_study_run_makes_every_run_and_prints_the_table(place, capsys):
     sorted((place.folder / "runs").rglob("record.json"))[0].write_text("{")
     code, lines, err = printed(capsys, "run")
     assert code == 0 and "3 ended, 1 to go" in head(lines) and len(place.lines("calls")) == 5
-    assert err.count("damaged record") == 1 and "; `study run` trains the run again" in err
+    assert err.count("damaged record") == 1 and "; remove the file and start the run again" in err
+    bn, ln = (
+        sorted((place.folder / "runs").rglob(f"*-{norm}-*/seed1"))[0] for norm in ("bn", "ln")
+    )
+    (bn / "record.json").write_text((ln / "record.json").read_text())
+    code, lines, err = printed(capsys, "plan")
+    assert head(lines).endswith("3 ended, 1 to go") and "is the record of toy-ln-pre-" in err
 
 
 def test_runs_made_by_different_code_are_planned_again_with_other_code_rerun(place, capsys):

@@ -64,7 +64,7 @@ def _lines(axis: Axis, table: ScoreTable, column: str) -> tuple[Series, ...]:
         if not axis.numeric:  # rows at the same value are drawn next to each other
             x += _APART * (names.index(row.name) - (len(names) - 1) / 2)
         values, summary, line = entry.values, entry.summary, (row.name, facet)
-        mean = summary and summary.mean
+        mean = summary.mean if summary and math.isfinite(summary.mean) else None
         diverged = [each for each in row.records if each.outcome.status == "diverged"]
         lost += [(line, (record.seed, x, mean)) for record in diverged]
         if summary is not None and all(map(math.isfinite, values)):

@@ -1,5 +1,7 @@
 """Charts of scores over the axes of a table."""
 
+import math
+
 import pytest
 
 from normlab.reports.figures.drawing import draw
@@ -44,6 +46,9 @@ def test_a_point_with_diverged_seeds_has_a_cross_for_each_of_them():
     assert line.lost == ((1, 8.0, 32.0),) and line.n == (1, 2)
     (cross,) = chart(panel)["ended"]
     assert (cross["seed"], cross["x"], cross["mean"]) == (1, 8.0, 32.0)
+    found[1] = run(made("ln", 2, {BLEU: math.inf}), "ln", 2, "batch_size=8")
+    (panel,) = next(iter(by_axis(build(study(grid={"batch_size": values}), found)).values()))
+    assert panel.series[0].lost == ((1, 8.0, None),) and chart(panel)["ended"] == []
 
 
 def test_a_row_with_one_point_has_a_marker_and_a_second_axis_gives_facets():
