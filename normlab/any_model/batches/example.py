@@ -120,7 +120,7 @@ class Example:
 
         If all names suggest masks or positions, these are all inputs that have rows.
         """
-        keys = [key for key in self.row_axes if key is not None and key != self.mask]
+        keys: list[InputKey] = [k for k in self.row_axes if k is not None and k != self.mask]
         return [key for key in keys if has_content(self.names.get(key, str(key)))] or keys
 
     def alone(self, row: int, *, with_padding: bool = False) -> "Example":

@@ -47,7 +47,8 @@ class Node:
     `passed` are the inputs whose features reach the result unmixed, and `users` are the results of
     the operations that take this one as an input. `name` is a norm's path or a weight's name. A
     product also has its input `x` and the name of its bias; it is `transposed` if its weight is a
-    matrix [in, out]. `axis` is the axis of the features if that is not the last axis.
+    matrix [in, out]. `axis` is the axis of the features if that is not the last axis. `inside` is
+    the path of the module that ran the operation or, for a norm, called it.
     """
 
     op: Op
@@ -59,6 +60,7 @@ class Node:
     bias: str | None = None
     transposed: bool = False
     axis: int | None = None
+    inside: str = ""
     users: list["Node"] = field(default_factory=list)
 
 
@@ -162,6 +164,10 @@ class Flow(TorchDispatchMode):
                     waiting.append(source)
         return [*sources]
 
+    @property
+    def _caller(self) -> str:
+        return self._inside[-1] if self._inside else ""
+
     def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._inside.append(path)
         if path in self._paths and not self._norm:
@@ -177,7 +183,7 @@ class Flow(TorchDispatchMode):
                 return
             if x.axis is not None:  # the norm is not over the features
                 x.users.append(x := Node("other", f"{x.label}, whose channels are not last", 0))
-            node = Node("norm", path, result.shape[-1], [x], name=path)
+            node = Node("norm", path, result.shape[-1], [x], name=path, inside=self._caller)
             x.users.append(node)
             self.norms[path].append(node)
             self._set(result, node)
@@ -212,8 +218,8 @@ class Flow(TorchDispatchMode):
         self, name: str, args: Any, inputs: list[Node], shapes: list[torch.Size], out: Tensor
     ) -> None:
         """Create the node of one result of an operation."""
-        label = f"{name} in {self._inside[-1]}" if self._inside and self._inside[-1] else name
-        node = Node("other", label, out.shape[-1] if out.ndim else 0)
+        label = f"{name} in {self._caller}" if self._caller else name
+        node = Node("other", label, out.shape[-1] if out.ndim else 0, inside=self._caller)
         names = [x.name for x in inputs if x.op == "weight"]
         if (transposed := _transposed(name, inputs, out)) is not None:
             self._set(out, transposed)

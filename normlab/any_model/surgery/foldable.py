@@ -1,6 +1,7 @@
 """Explains why a norm cannot be folded into adjacent weights, and which module prevents it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from itertools import takewhile
 
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
@@ -79,24 +80,46 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
                 return f"{end.bias} is also read by another module"
     if not ends:
         return "nothing reads its output"
-    if unused := _unused(flow, model, calls[0].width, _may_read):
+    scope = _common_module(node for node in (*calls, *ends) if node)
+    if unused := _unused(flow, model, calls[0].width, _may_read, scope):
         return f"{unused} was not used, but may read its output; pass a batch that uses it"
     return None
 
 
+def _common_module(nodes: Iterable[Node]) -> str:
+    """Return the path of the innermost module that contains the modules of all operations.
+
+    What a module computes can only reach modules outside it if it returns it.
+    """
+    levels = zip(*(node.inside.split(".") for node in nodes), strict=False)
+    shared = takewhile(lambda names: len(names) == 1, map(set, levels))
+    return ".".join(name for names in shared for name in names)
+
+
 def _unused(
-    flow: Flow, model: nn.Module, width: int, test: Callable[[nn.Module, Tensor, int], bool]
+    flow: Flow,
+    model: nn.Module,
+    width: int,
+    test: Callable[[nn.Module, Tensor, int], bool],
+    scope: str = "",
 ) -> str | None:
     """Return a weight that no pass has used and for which `test(module, weight, width)` is true.
 
-    A pass that uses it may read a norm's output with it, or add it to a norm's input. The gains and
-    biases of norms are left out, because the flow does not record what happens inside a norm.
+    It is searched in the module at the path `scope`. A pass that uses it may read a norm's output
+    with it, or add it to a norm's input. The gains and biases of norms are left out, because the
+    flow does not record what happens inside a norm.
     """
     weights = dict(model.named_parameters())
     used = {id(weights.get(name)) for name, nodes in flow.uses.items() if nodes}
     for name, weight in model.named_parameters(remove_duplicate=False):
         module = model.get_submodule(name.rpartition(".")[0])
-        if id(weight) not in used and not is_norm(module) and test(module, weight, width):
+        if (
+            id(weight) in used
+            or is_norm(module)
+            or not name.startswith(f"{scope}." if scope else "")
+        ):
+            continue
+        if test(module, weight, width):
             return name
     return None
 

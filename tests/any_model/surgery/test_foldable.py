@@ -110,3 +110,13 @@ def test_all_batches_show_what_reads_a_norm_and_are_compared():
     model.experts[1].forward = lambda x: x.relu()
     (row,) = normlab.fold_norms(model, [(IDS, 0, IDS % 2), (IDS, 1)]).table
     assert row.gain is not None and "relu" in row.gain.why_not
+
+
+def test_an_unused_module_outside_the_block_that_runs_a_norm_does_not_keep_its_gain():
+    block = Block(lambda m, x: m.second(m.norm(m.first(x))))
+    model = nn.ModuleDict({"block": block, "tower": nn.Linear(D, D)})
+    (row,) = normlab.fold_norms(
+        model, torch.ones(2, 3, D), forward=lambda model, x: model["block"](x)
+    ).table
+    assert row.gain is not None and row.gain.folded
+    assert row.mean is not None and "tower.weight was not used" in row.mean.why_not
