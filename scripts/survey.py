@@ -142,7 +142,7 @@ def folds(subject: Subject) -> dict[str, Any]:
     found: dict[str, Any] = {"norms": len(table)}
     for part in ("mean", "gain"):
         values = [value for row in table if (value := getattr(row, part)) is not None]
-        found |= {f"{part}s": len(values), f"{part}s_folded": values.count(True)}
+        found |= {f"{part}s": len(values), f"{part}s_folded": sum(value.folded for value in values)}
     return found | ({"stay": dict(stay.most_common(3))} if stay else {})
 
 

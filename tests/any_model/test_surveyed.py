@@ -1,5 +1,8 @@
 """False alarms from surveys of libraries, each rebuilt as a correct model with a faulty twin."""
 
+import importlib
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from tests.any_model.pairs import WIDTH, Case, masked, text_batches, texts
 from tests.any_model.rebuilt_bugs import Causal, RebuiltBug, built, inspected
 from tests.any_model.toys import Embedded, embedded, mean
+from tests.test_architecture import ROOT
 
 
 def each_against_each(faulty: bool) -> Case:
@@ -261,3 +265,13 @@ def test_a_previous_false_alarm_is_fine_and_a_similar_fault_is_found(name):
     assert found.verdict == accused.verdict and accused.says in found.answer, found
     findings = inspected(built(accused, False), accused.question).findings.values()
     assert [str(each) for each in findings if each.verdict in ("failed", "broken", "look")] == []
+
+
+def test_a_survey_counts_what_folds(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    survey = importlib.import_module("survey")
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 2)).eval()
+    nn.init.normal_(model[1].weight, 1, 0.3)
+    subject = SimpleNamespace(model=model, batches=[torch.randn(3, 4)], arguments={})
+    counts = {"norms": 1, "means": 1, "means_folded": 1, "gains": 1, "gains_folded": 1}
+    assert survey.folds(subject) == counts
