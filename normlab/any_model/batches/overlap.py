@@ -11,7 +11,7 @@ for each kind of variant:
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -44,6 +44,11 @@ class Overlap(ABC):
     def concerns(self, y: Tensor, base: Tensor) -> bool:
         """Return whether an output has the axis in which the inputs of the two passes differ."""
         return True
+
+    def main(self, pairs: Mapping[str, "OutputPair"]) -> str:
+        """Return the name of the main output: the first that `concerns` accepts, or the first."""
+        concerned = (name for name, (y, base, how) in pairs.items() if how.concerns(y, base))
+        return next(concerned, next(iter(pairs)))
 
     @abstractmethod
     def fits(self, y: Tensor, base: Tensor) -> bool:
@@ -189,11 +194,13 @@ class SharedPositions(Overlap):
     """Both rows have `length` positions, of which `shared` correspond.
 
     The other positions are on `side`: if this is the right, the first `shared` ones correspond.
+    `main_name` names the main output. If it is "", the first output is the main one.
     """
 
     length: int
     shared: int
     side: PaddingSide = "right"
+    main_name: str = ""
 
     def ways(self, y: Tensor, base: Tensor) -> Iterator[Aligned]:
         for aligned in Padded(self.side).ways(y, base):
@@ -203,8 +210,11 @@ class SharedPositions(Overlap):
         # a tensor without such an axis may be the state after the last position
         return self.length in base.shape[: max(2, base.ndim - 1)]
 
+    def main(self, pairs: Mapping[str, OutputPair]) -> str:
+        return self.main_name if self.main_name in pairs else next(iter(pairs))
+
     def fits(self, y: Tensor, base: Tensor) -> bool:
-        return self.concerns(y, base) and Padded().fits(y, base)
+        return Padded().fits(y, base)
 
     def _shared(self, x: Tensor) -> Tensor:
         start = self.length - self.shared if self.side == "left" else 0
@@ -230,14 +240,18 @@ def _distance(y: Tensor, base: Tensor) -> float:
 def comparable(ys: Outputs, bases: Outputs, overlap: Overlap) -> dict[str, OutputPair]:
     """Return the outputs that both passes have and that can be compared, keyed as in the base.
 
-    The first one is the main output, which is always compared: the first that belongs to the row
-    or has positions, whichever the two passes differ in. Any other one is left out if it does not,
-    or if it grows by more than the padding, as a table of relative positions does. Raises UserError
-    if the passes have no output in common.
+    The first one is the main output, which is always compared. Any other one is left out if it has
+    no rows or no positions, whichever the two passes differ in, or if it grows by more than the
+    padding, as a table of relative positions does. Raises UserError if the passes have no output in
+    common.
     """
     pairs = overlap.pairs(ys, bases)
     if not pairs:
         raise UserError("the two passes have no output in common")
-    relevant = [name for name, (y, base, how) in pairs.items() if how.concerns(y, base)]
-    fitting = [name for name in relevant[1:] if pairs[name].overlap.fits(*pairs[name][:2])]
-    return {name: pairs[name] for name in [*(relevant or pairs)][:1] + fitting}
+    main = overlap.main(pairs)
+    fitting = {
+        name: pairs[name]
+        for name, (y, base, how) in pairs.items()
+        if name != main and how.concerns(y, base) and how.fits(y, base)
+    }
+    return {main: pairs[main], **fitting}

@@ -31,9 +31,9 @@ def future(examination: Examination) -> Finding:
         return Finding.none(why_not)
     example, n = examination.example, examination.example.steps
     outputs = examination.outputs(examination.longest_row)
-    found = ((y, _positions(examination, name)) for name, y in outputs.items())
-    y, positions = next((each for each in found if each[1]), (None, None))
-    if y is None or positions is None:
+    found = ((name, positions) for name in outputs if (positions := _positions(examination, name)))
+    main, positions = next(found, (None, 0))
+    if main is None:
         shapes = " and ".join(str([*y.shape]) for y in outputs.values())
         return Finding.none(f"the output {shapes} has no axis of {n} positions")
     # Blocks that share a summary often end in the middle, and a prefix that sees itself ends early.
@@ -42,7 +42,7 @@ def future(examination: Examination) -> Finding:
         f"other tokens after the first {t}": PassPair(
             example.with_later_tokens(t),
             examination.longest_row,
-            SharedPositions(positions, shared=t),
+            SharedPositions(positions, shared=t, main_name=main),
         )
         for t in lengths
     }
@@ -57,7 +57,7 @@ def future(examination: Examination) -> Finding:
         causal = _must_be_causal(examination, worst, finding.module)
         if causal:
             return finding
-    by_design = causal is False and not _predicts_inputs(examination, y)
+    by_design = causal is False and not _predicts_inputs(examination, outputs[main])
     return Finding(
         _not_causal_in_words(examination, worst, how, by_design=by_design),
         verdict="fine" if by_design else "look",

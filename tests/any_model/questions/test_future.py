@@ -122,3 +122,13 @@ def test_a_prefix_that_sees_itself_is_found():
         return torch.cat([x[:, :3] + x[:, 2:3], x[:, 3:]], 1)
 
     assert later_tokens(Embedded(prefix), causal=True).verdict == "broken"
+
+
+def test_an_output_with_positions_last_is_judged_even_if_another_has_them_on_axis_1():
+    conv = nn.Conv1d(WIDTH, 5, 3, padding=1)
+
+    def logits_and_embeddings(m: Any, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"logits": m.conv(x.transpose(1, 2)), "embeddings": x}
+
+    found = later_tokens(Embedded(logits_and_embeddings, conv=conv), causal=True)
+    assert (found.verdict, found.module) == ("broken", "conv")
