@@ -51,40 +51,23 @@ def formula_of(norm: nn.Module, shape: torch.Size) -> NormFormula | None:
         z = FORMULAS[kind](x.movedim(axis, -1))
         gain, _, error = fitted(sums(z, y.movedim(axis, -1)))
         if error < _SAME:
-            if not running and _takes_any_size(norm, x, axis):
-                return None
             weight: Any = getattr(norm, "weight", None)
             return NormFormula(kind, axis, weight if running and weight is not None else gain)
     return None
 
 
 def is_instance_norm(norm: nn.Module) -> bool:
-    """Return whether a norm of torch pools each feature over positions.
+    """Return whether a norm pools each feature over positions.
 
-    This is instance norm without running statistics, or group norm with one feature per group.
+    This is group norm with one feature per group, or a norm without running statistics that is
+    torch's instance norm or whose class is named after it. Running the norm does not show this: on
+    one length, instance norm computes the same as layer norm over positions.
     """
     if isinstance(norm, nn.GroupNorm):
         return norm.num_groups == norm.num_channels > 1
-    return isinstance(norm, _InstanceNorm) and not keeps_running_statistics(norm)
-
-
-def _takes_any_size(norm: nn.Module, x: Tensor, axis: int) -> bool:
-    """Return whether a norm takes inputs with any size of an axis, as if it had positions on it.
-
-    It does not if its class is named after layer or RMS norm, or if a weight or an attribute has
-    the size.
-    """
-    sizes = [tuple(weight.shape) for weight in (*norm.parameters(), *norm.buffers())]
-    sizes += [value if isinstance(value, tuple) else (value,) for value in vars(norm).values()]
-    if any(x.shape[axis] in size for size in sizes):
-        return False
-    if any("feature" in each.some - each.none for each in suggested_poolings(class_name(norm))):
-        return False
-    longer = torch.cat([x, x.narrow(axis, 0, 1)], axis)
-    try:
-        return copied(norm).float()(longer).shape == longer.shape
-    except Exception:  # raised by the model's own code
-        return False
+    suggested = suggested_poolings(class_name(norm))
+    named = any("position" in each.some and "feature" in each.none for each in suggested)
+    return (named or isinstance(norm, _InstanceNorm)) and not keeps_running_statistics(norm)
 
 
 def _trial_input(norm: nn.Module, shape: torch.Size) -> Tensor:

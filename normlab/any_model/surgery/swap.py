@@ -228,8 +228,7 @@ def _replacement(
     if formula is None:
         raise UserError(
             f"{path} cannot be swapped: a {type(old).__name__} is not a batch, layer or RMS norm "
-            f"over a fixed number of features on one axis of its input {['B', *shape[1:]]}; leave "
-            "it out of sites="
+            f"over one axis of its input {['B', *shape[1:]]}; leave it out of sites="
         )
     if formula.kind == norm:
         return None

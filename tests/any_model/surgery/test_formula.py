@@ -12,19 +12,41 @@ TOKENS, IMAGES = torch.Size([2, 5, D]), torch.Size([2, D, 4, 4])
 SIGNALS = torch.Size([2, D, 20])
 
 
-class OverLastAxis(nn.Module):
-    """Divides by the RMS over the last axis. Its size may be known."""
+class SimpleNorm(nn.Module):
+    """Divides by the RMS over an axis, without a parameter or attribute of the axis's size."""
 
-    def __init__(self, dim=None):
+    def __init__(self, axis=-1):
         super().__init__()
-        self.dim = dim
+        self.axis = axis
 
     def forward(self, x):
-        return nn.functional.rms_norm(x, x.shape[-1:])
+        return x * x.square().mean(self.axis, keepdim=True).rsqrt()
 
 
-class RMSNormWithoutGain(OverLastAxis):
-    """A class whose name says that it pools over features."""
+class MyInstanceNorm(SimpleNorm):
+    """A class whose name says that it pools over positions."""
+
+
+class ScaleNorm(nn.Module):
+    """Divides by the length of each vector, with one gain for all features."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return self.gain * nn.functional.normalize(x, dim=-1)
+
+
+class TensorNorm(nn.Module):
+    """RMS norm with a gain that is neither a parameter nor a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = torch.ones(D)
+
+    def forward(self, x):
+        return self.gain * nn.functional.rms_norm(x, x.shape[-1:])
 
 
 @pytest.mark.parametrize(
@@ -39,9 +61,12 @@ class RMSNormWithoutGain(OverLastAxis):
         (nn.InstanceNorm1d(D, track_running_stats=True), SIGNALS, ("bn", 1)),
         (nn.GroupNorm(D, D), SIGNALS, None),
         (make_norm("in", D), TOKENS, None),
-        (OverLastAxis(), SIGNALS, None),
-        (OverLastAxis(D), TOKENS, ("rms", -1)),
-        (RMSNormWithoutGain(), TOKENS, ("rms", -1)),
+        (MyInstanceNorm(), SIGNALS, None),
+        (ScaleNorm(), TOKENS, ("rms", -1)),
+        (SimpleNorm(), TOKENS, ("rms", -1)),
+        (SimpleNorm(), torch.Size([2, D]), ("rms", -1)),
+        (SimpleNorm(1), IMAGES, ("rms", 1)),
+        (TensorNorm(), TOKENS, ("rms", -1)),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
