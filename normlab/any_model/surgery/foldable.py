@@ -9,6 +9,8 @@ from torch.nn.modules.conv import _ConvNd
 from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.tracing.norm_modules import is_norm
 
+_USE_OR_REMOVE = "pass a batch that uses it, or remove it from the model if it is never used"
+
 
 def parameter_data(model: nn.Module, name: str) -> Tensor:
     """Return the values of a parameter or buffer, which can be changed in place."""
@@ -40,7 +42,7 @@ def why_mean_stays(
                     return why
     width = flow.norms[path][0].width
     if unused := _unused(flow, model, width, _may_write):
-        return f"{unused} was not used, but may add to its input; pass a batch that uses it"
+        return f"{unused} was not used, but may add to its input; {_USE_OR_REMOVE}"
     return None
 
 
@@ -82,7 +84,7 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
         return "nothing reads its output"
     scope = _common_module(node for node in (*calls, *ends) if node)
     if unused := _unused(flow, model, calls[0].width, _may_read, scope):
-        return f"{unused} was not used, but may read its output; pass a batch that uses it"
+        return f"{unused} was not used, but may read its output; {_USE_OR_REMOVE}"
     return None
 
 
@@ -106,22 +108,29 @@ def _unused(
     """Return a weight that no pass has used and for which `test(module, weight, width)` is true.
 
     It is searched in the module at the path `scope`. A pass that uses it may read a norm's output
-    with it, or add it to a norm's input. The gains and biases of norms are left out, because the
-    flow does not record what happens inside a norm.
+    with it, or add it to a norm's input. A weight counts if no weight of its module is used, as in
+    an optional embedding, a head or an expert; or if a weight is used whose name differs only in an
+    index, as in a list of experts. Others are taken for weights that no pass ever uses, such as a
+    mask token that is a parameter of a module with used weights. The gains and biases of norms are
+    left out, because the flow does not record what happens inside a norm.
     """
     weights = dict(model.named_parameters())
-    used = {id(weights.get(name)) for name, nodes in flow.uses.items() if nodes}
+    names = [name for name, nodes in flow.uses.items() if nodes and name in weights]
+    used, copies = {id(weights[name]) for name in names}, {_without_indices(name) for name in names}
     for name, weight in model.named_parameters(remove_duplicate=False):
         module = model.get_submodule(name.rpartition(".")[0])
-        if (
-            id(weight) in used
-            or is_norm(module)
-            or not name.startswith(f"{scope}." if scope else "")
-        ):
+        in_scope = name.startswith(f"{scope}." if scope else "")
+        if id(weight) in used or is_norm(module) or not in_scope or not test(module, weight, width):
             continue
-        if test(module, weight, width):
+        module_is_used = any(id(x) in used for x in module.parameters())
+        if not module_is_used or _without_indices(name) in copies:
             return name
     return None
+
+
+def _without_indices(name: str) -> str:
+    """Return the name of a weight with `*` for each index: `experts.*.weight`."""
+    return ".".join("*" if part.isdecimal() else part for part in name.split("."))
 
 
 def _may_read(module: nn.Module, weight: Tensor, width: int) -> bool:

@@ -98,10 +98,26 @@ def outcomes(*batches):
 
 
 def test_a_norm_stays_if_a_weight_that_may_read_it_or_add_to_its_input_is_not_used():
+    cure = "pass a batch that uses it, or remove it from the model if it is never used"
     assert outcomes((IDS, 0)) == (
-        "stays: segments.weight was not used, but may add to its input; pass a batch that uses it",
-        "stays: experts.1.weight was not used, but may read its output; pass a batch that uses it",
+        f"stays: segments.weight was not used, but may add to its input; {cure}",
+        f"stays: experts.1.weight was not used, but may read its output; {cure}",
     )
+
+
+def test_an_unused_parameter_of_a_module_with_used_weights_does_not_keep_a_norm():
+    model = Block(lambda m, x: m.second(m.norm(m.first(x))))
+    model.mask_token, model.table = nn.Parameter(torch.ones(1, 1, D)), nn.Parameter(torch.eye(D))
+    (row,) = normlab.fold_norms(model, torch.ones(2, 3, D)).table
+    assert (str(row.mean), str(row.gain)) == ("folded", "folded")
+
+
+def test_an_unused_parameter_in_a_list_with_used_ones_keeps_a_norm():
+    model = Block(lambda m, x: m.norm(m.first(x)) @ m.experts[0])
+    del model.second
+    model.experts = nn.ParameterList(torch.ones(D, 2) for _ in range(2))
+    (row,) = normlab.fold_norms(model, torch.ones(2, 3, D)).table
+    assert "experts.1 was not used" in str(row.gain)
 
 
 def test_all_batches_show_what_reads_a_norm_and_are_compared():
