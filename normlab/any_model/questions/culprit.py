@@ -142,8 +142,8 @@ class _Try(NamedTuple):
 class _Search:
     """A search for the modules that change one output between two passes.
 
-    `base` has the calls of the base pass, and `y` is its output. Tensors agree up to a relative
-    change of `same`, and the search ends when the output changes by at most `limit`.
+    `base` has the calls of the base pass, and `outputs` all of its outputs. Tensors agree up to a
+    relative change of `same`, and the search ends when the output changes by at most `limit`.
     """
 
     def __init__(self, examination: Examination, comparison: PassPair, output: str) -> None:
@@ -152,8 +152,8 @@ class _Search:
         self.same, self.limit = AGREE, LEAK
         if examination.lacks_float64:
             self.same = self.limit = LEAK_IN_FLOAT32
-        calls, outputs = self.run.record(comparison.base)
-        self.base, self.y = _by_number(calls), outputs[output]
+        calls, self.outputs = self.run.record(comparison.base)
+        self.base = _by_number(calls)
 
     def culprit(self) -> Culprit:
         """Replace outputs of the most important modules until the output equals the base's."""
@@ -179,7 +179,7 @@ class _Search:
         return Culprit(places, explains_all=remaining <= self.limit)
 
     def _change(self, outputs: Outputs) -> float:
-        pairs = self.overlap.pairs(outputs, {self.output: self.y})
+        pairs = self.overlap.pairs(outputs, self.outputs)
         return relative_change(*pairs[self.output].nearest())
 
     def _tries(self, variant: Calls, replaced: set[str]) -> list[_Try]:

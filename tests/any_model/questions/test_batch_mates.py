@@ -52,6 +52,16 @@ def test_each_row_is_compared_with_its_own_entry_of_a_list(faulty):
     assert found.verdict == ("broken" if faulty else "fine")
 
 
+def test_the_module_at_fault_is_found_in_a_tuple_of_as_many_outputs_as_rows():
+    class Mix(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + x.mean(0) / 2
+
+    model = nn.Sequential(nn.Linear(X.shape[-1], 4), Mix())
+    found = finding(model, "batch_mates", X[:3], forward=lambda model, x: (model(x), x, x.mean(1)))
+    assert (found.verdict, found.module) == ("broken", "1")
+
+
 def test_a_model_whose_outputs_have_no_batch_axis_is_not_asked():
     model = nn.Linear(X.shape[-1], 3)
     found = finding(model, "batch_mates", forward=lambda model, x: model(x).mean((0, 1)))
