@@ -10,6 +10,7 @@ from normlab.config.compose import compose
 from normlab.errors import UserError
 from normlab.records.code import NUMERICS
 from normlab.records.files import check_writable
+from normlab.records.store import run_id
 from normlab.training.run_folder import RunFolder
 from tests.training.sink_runs import record
 
@@ -46,6 +47,10 @@ def test_a_record_is_reused_on_any_machine_but_not_with_a_different_number_of_ra
     environment = {"world_size": 1, "device_type": "cpu", "instruction_set": "AVX512-BF16"}
     made = record(numerics=NUMERICS, config=here.config, environment=environment)
     assert here.finished(processes=1) is None
+    here.store.write(made, here.folder)
+    with pytest.raises(ValueError, match=r"is the record of toy-bn-.*; remove the file"):
+        here.finished(processes=1)
+    made = replace(made, run_id=run_id(here.config))
     here.store.write(made, here.folder)
     found = here.finished(processes=1)
     assert found is not None and found.run_id == made.run_id
