@@ -131,7 +131,7 @@ def axes_of_inputs(
     values: Mapping[InputKey, Any], names: Mapping[InputKey, str], config: Any, main: MainShape
 ) -> InputAxes:
     """Return the axes of all inputs that have as many rows or positions as the main input."""
-    found = InputAxes({}, {}, {})
+    input_axes = InputAxes({}, {}, {})
     encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
     of_decoder = ("decoder", "labels", "tgt") if encodes else ("decoder",)
     for k, x in values.items():
@@ -139,17 +139,17 @@ def axes_of_inputs(
         name = names.get(k, str(k))
         rows = _row_axis(shape, name, main)
         if rows is not None:
-            found.rows[k] = rows
+            input_axes.rows[k] = rows
             if name.startswith(("decoder", "tgt")) and has_content(name) and len(shape) > 1:
-                found.decoder[k] = 1 - rows
+                input_axes.decoder[k] = 1 - rows
         if name.startswith(of_decoder):
             continue
         axes = [n for n in range(1, len(shape)) if shape[n] == main.length]
         if rows == 1 and shape[0] == main.length:
-            found.positions[k] = 0
+            input_axes.positions[k] = 0
         elif axes and rows != 1 and shape[0] in (1, main.size):
-            found.positions[k] = axes[0]
-    return found
+            input_axes.positions[k] = axes[0]
+    return input_axes
 
 
 def _row_axis(shape: list[int], name: str, main: MainShape) -> int | None:

@@ -153,8 +153,8 @@ class RowInBatch(Overlap):
                 for name in [name for name in bases if name.startswith(f"{prefix}[0]")]:
                     rest = name.removeprefix(f"{prefix}[0]")
                     pairs.pop(name, None)
-                    if (own := f"{prefix}[{self.row}]{rest}") in ys:
-                        pairs[name] = OutputPair(ys[own], bases[name], self.padded)
+                    if (of_row := f"{prefix}[{self.row}]{rest}") in ys:
+                        pairs[name] = OutputPair(ys[of_row], bases[name], self.padded)
         return pairs
 
     def concerns(self, y: Tensor, base: Tensor) -> bool:
@@ -227,8 +227,8 @@ def _lists(outputs: Outputs) -> dict[str, set[int]]:
     """Return the indices of each outermost list of outputs, keyed by the list's name."""
     indices: dict[str, set[int]] = {}
     for name in outputs:
-        if found := re.match(r"([^\[]*)\[(\d+)\]", name):
-            indices.setdefault(found[1], set()).add(int(found[2]))
+        if entry := re.match(r"([^\[]*)\[(\d+)\]", name):
+            indices.setdefault(entry[1], set()).add(int(entry[2]))
     return indices
 
 

@@ -31,8 +31,10 @@ def future(examination: Examination) -> Finding:
         return Finding.none(why_not)
     example, n = examination.example, examination.example.steps
     outputs = examination.outputs(examination.longest_row)
-    found = ((name, positions) for name in outputs if (positions := _positions(examination, name)))
-    main, positions = next(found, (None, 0))
+    with_positions = (
+        (name, positions) for name in outputs if (positions := _positions(examination, name))
+    )
+    main, positions = next(with_positions, (None, 0))
     if main is None:
         shapes = " and ".join(str([*y.shape]) for y in outputs.values())
         return Finding.none(f"the output {shapes} has no axis of {n} positions")

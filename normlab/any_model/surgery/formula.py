@@ -66,8 +66,8 @@ def is_instance_norm(norm: nn.Module) -> bool:
     if isinstance(norm, nn.GroupNorm):
         return norm.num_groups == norm.num_channels > 1
     suggested = suggested_poolings(class_name(norm))
-    named = any("position" in each.some and "feature" in each.none for each in suggested)
-    return (named or isinstance(norm, _InstanceNorm)) and not keeps_running_statistics(norm)
+    by_name = any("position" in each.some and "feature" in each.none for each in suggested)
+    return (by_name or isinstance(norm, _InstanceNorm)) and not keeps_running_statistics(norm)
 
 
 def _trial_input(norm: nn.Module, shape: torch.Size) -> Tensor:

@@ -62,25 +62,25 @@ def pooled_axes_in_words(cells: Bool[Tensor, "N P C"]) -> str:
 def in_images(option: Option) -> Section:
     """Draw which values share statistics with the first one, in one square per channel."""
     shown = at_shown_step(example_norm(option))
-    found = pooled(shown.make())
-    count = int(found.cells.sum())
+    shared = pooled(shown.make())
+    count = int(shared.cells.sum())
     text = (
-        f"Pools over {pooled_axes_in_words(found.cells)}{f': {count} values' * (count > 1)}. "
+        f"Pools over {pooled_axes_in_words(shared.cells)}{f': {count} values' * (count > 1)}. "
         f"{f'Shown at step {shown.step} of {LONG_RUN:,}.' if shown.step else ''} "
         f"{FIGURE.get(option.name, '')} Two images of {HEIGHT} x {HEIGHT} pixels with {CHANNELS} "
         "channels; `#` shares its statistics with `*`."
     )
-    return Section(f"{option.name}: {option.description}", " ".join(text.split()), _drawing(found))
+    return Section(f"{option.name}: {option.description}", " ".join(text.split()), _drawing(shared))
 
 
-def _drawing(found: PooledCells) -> list[str]:
+def _drawing(shared: PooledCells) -> list[str]:
     """Return the lines of a drawing with a square of pixels for each image and channel."""
     lines = [" " * 10 + "".join(f"channel {c + 1}".ljust(12) for c in range(CHANNELS)).rstrip()]
     for n in range(IMAGES):
         for row in range(HEIGHT):
             label = f"image {n + 1}" if row == 0 else ""
             squares = [
-                " ".join(_mark(found, (n, row * HEIGHT + column, c)) for column in range(HEIGHT))
+                " ".join(_mark(shared, (n, row * HEIGHT + column, c)) for column in range(HEIGHT))
                 for c in range(CHANNELS)
             ]
             lines.append((label.ljust(10) + "".join(each.ljust(12) for each in squares)).rstrip())
@@ -88,7 +88,7 @@ def _drawing(found: PooledCells) -> list[str]:
     return lines[:-1]
 
 
-def _mark(found: PooledCells, place: tuple[int, ...]) -> str:
-    if place == found.place:
+def _mark(shared: PooledCells, place: tuple[int, ...]) -> str:
+    if place == shared.place:
         return "*"
-    return "#" if found.cells[place] else "."
+    return "#" if shared.cells[place] else "."
