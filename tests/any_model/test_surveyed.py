@@ -270,6 +270,8 @@ def test_a_previous_false_alarm_is_fine_and_a_similar_fault_is_found(name):
 def test_a_survey_counts_what_folds(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     survey = importlib.import_module("survey")
+    # The time limit of the script would end the process in a later test.
+    monkeypatch.setattr(survey.signal, "setitimer", lambda *_: None)
     model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 2)).eval()
     nn.init.normal_(model[1].weight, 1, 0.3)
     subject = SimpleNamespace(model=model, batches=[torch.randn(3, 4)], arguments={})
