@@ -39,9 +39,11 @@ def interrupt():
 def test_an_interrupted_inspection_leaves_the_model_unchanged(interrupt):
     case, generator = sound("ViT"), random.Random(0)
     normlab.inspect(case.model, case.batches)  # imports, the first time
-    started = time.perf_counter()
-    normlab.inspect(case.model, case.batches)
-    seconds = time.perf_counter() - started
+    seconds = float("inf")
+    for _ in range(3):  # the shortest, because another process may slow down one of them
+        started = time.perf_counter()
+        normlab.inspect(case.model, case.batches)
+        seconds = min(seconds, time.perf_counter() - started)
     before, interrupted = state(case.model, case.batches), 0
     for _ in range(INTERRUPTIONS):
         try:
