@@ -134,7 +134,7 @@ class Noise(nn.Module):
         return x + self.deviation * noise.to(x)
 
 
-class Entry(nn.Module):
+class StackInput(nn.Module):
     """The identity on the input of a stack, as a module for hooks (see `Anatomy.entry`)."""
 
     def forward(self, x: Float[Tensor, "B P F"], tokens: Tokens) -> Float[Tensor, "B P F"]:
@@ -153,7 +153,7 @@ class Recurrent(Stack):
         )
         self.dropout = Dropout(sizes.dropout)
         self.noise = Noise(sizes.initial_noise) if sizes.initial_noise else None
-        self.entry = Entry()
+        self.entry = StackInput()
 
     @property
     def cells(self) -> list[RecurrentCell]:
