@@ -4,11 +4,10 @@ import inspect as inspect_
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
-import torch
 from torch import nn
 
 from normlab.any_model.batches.axes import Axes
@@ -18,9 +17,9 @@ from normlab.any_model.batches.masks import MaskArgument
 from normlab.any_model.questions.examination import Examination, Loss
 from normlab.any_model.questions.registry import questions
 from normlab.any_model.report import Report, title_of
-from normlab.any_model.tracing.calls import Runner
+from normlab.any_model.tracing.calls import Runner, uncompiled
 from normlab.any_model.tracing.restore import State, preserved
-from normlab.any_model.tracing.supported import check_supported, check_unquantized
+from normlab.any_model.tracing.supported import check_unquantized, plain_model
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import Question
@@ -60,12 +59,11 @@ def inspect(
     """
     check_call(model, batches, max_rows, max_positions)
     chosen = _chosen(checks)
-    model, first = unwrapped(model), first_batches(batches)
-    check_supported(model)
+    model, first = plain_model(model), first_batches(batches)
     check_unquantized(model)
     if forward is None and takes_a_dict(model, first[0]):
         forward = _with_a_dict
-    with _uncompiled(), _quiet(), preserved(model, (first, forward)) as state:
+    with uncompiled(), _quiet(), preserved(model, (first, forward)) as state:
         model.eval()
         start = State([("", model), ("", (first, forward))], state)  # in eval mode
         runner = Runner(model, forward, start)
@@ -99,12 +97,6 @@ def check_call(model: object, batches: Any, max_rows: int, max_positions: int) -
         )
     if min(max_rows, max_positions) < 1:
         raise UserError(f"max_rows={max_rows} and max_positions={max_positions} must be 1 or more")
-
-
-def _uncompiled() -> AbstractContextManager[object]:
-    """Run compiled functions of the model eagerly, because compiled ones do not call hooks."""
-    compiles = "torch._dynamo" in sys.modules  # importing it takes seconds
-    return torch.compiler.set_stance("force_eager") if compiles else nullcontext()
 
 
 @contextmanager
@@ -185,17 +177,6 @@ def _answers(
 def _may_explain_nan(question: Question, examination: Examination) -> bool:
     """Return whether the output contains NaN and the question is one that may explain it."""
     return question.name == "statistics" and bool(examination.outputs_with_nan)
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the module inside `torch.compile`, DataParallel and DistributedDataParallel."""
-    while True:
-        if hasattr(model, "_orig_mod"):
-            model = model._orig_mod  # pyright: ignore
-        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        else:
-            return model
 
 
 def takes_a_dict(model: nn.Module, batch: Any) -> bool:

@@ -21,12 +21,12 @@ from normlab.any_model.batches.outputs import output_tensors
 from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.surgery.foldable import parameter_data, why_gain_stays, why_mean_stays
 from normlab.any_model.surgery.formula import is_instance_norm
-from normlab.any_model.tracing.calls import slow_path
+from normlab.any_model.tracing.calls import slow_path, uncompiled
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import preserved
-from normlab.any_model.tracing.supported import check_supported
+from normlab.any_model.tracing.supported import plain_model
 from normlab.errors import UserError
 
 LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"
@@ -57,13 +57,13 @@ def fold_norms(
     Raises UserError if the model has no layer or RMS norms over the last axis, if the outputs in
     float64 differ by more than 1e-9, or if the model cannot be run.
     """
-    check_supported(model)
+    model = plain_model(model)
     run, used = forward or call_with, first_batches(batches)
     dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
     folded = copied(model).eval()
     if untie:
         _untie(folded)
-    with slow_path():
+    with slow_path(), uncompiled():
         passes = [partial(_preserved_pass, folded, run, batch) for batch in used]
         norms = _norms(folded, passes)
         flow = _recorded(folded, norms, passes)

@@ -22,10 +22,11 @@ from normlab.any_model.batches.from_batch import first_batches
 from normlab.any_model.surgery.calibration import Calibration
 from normlab.any_model.surgery.formula import formula_of
 from normlab.any_model.surgery.swapped import Swapped, replacement
+from normlab.any_model.tracing.calls import uncompiled
 from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import preserved
-from normlab.any_model.tracing.supported import check_supported
+from normlab.any_model.tracing.supported import plain_model
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 
@@ -71,8 +72,8 @@ def swap(
     no norm, if a norm computes something else, such as group norm, or if the model cannot be run.
     """
     check_name(norm)
-    check_supported(model)
-    model, batches = model if inplace else copied(model), first_batches(calibrate)
+    model, batches = plain_model(model), first_batches(calibrate)
+    model = model if inplace else copied(model)
     norms = {path: module for path, module in model.named_modules() if _has_statistics(module)}
     if "" in norms:
         raise UserError(
@@ -81,7 +82,7 @@ def swap(
         )
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     calibration = Calibration(model, batches, forward)
-    with preserved(model, batches):  # so that after an error, the model is as it was
+    with preserved(model, batches), uncompiled():  # so that after an error, the model is as it was
         model.eval()
         torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
         shapes = calibration.input_shapes(norms)

@@ -1,6 +1,7 @@
 """Runs a model, and records the calls of its modules, in order."""
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -122,6 +123,12 @@ class Runner:
 def slow_path() -> AbstractContextManager[None]:
     """Run torch's encoder layers module by module."""
     return fast_path(False)
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """Run compiled functions of the model eagerly, because compiled ones do not call hooks."""
+    compiles = "torch._dynamo" in sys.modules  # importing it takes seconds
+    return torch.compiler.set_stance("force_eager") if compiles else nullcontext()
 
 
 @contextmanager

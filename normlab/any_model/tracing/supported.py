@@ -8,8 +8,18 @@ from normlab.any_model.tracing.float64 import WIDE_DTYPES
 from normlab.errors import UserError
 
 
-def check_supported(model: nn.Module) -> None:
-    """Raise UserError if a model is scripted or sharded, or has parameters without values."""
+def plain_model(model: nn.Module) -> nn.Module:
+    """Return the model inside `torch.compile`, DataParallel and DistributedDataParallel.
+
+    Raises UserError if the model is scripted or sharded, or has parameters without values.
+    """
+    while True:
+        if hasattr(model, "_orig_mod"):
+            model = model._orig_mod  # pyright: ignore
+        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        else:
+            break
     if isinstance(model, torch.jit.ScriptModule):
         raise UserError("a scripted model does not support hooks; pass the original nn.Module")
     for name, values in (*model.named_parameters(), *model.named_buffers()):
@@ -19,6 +29,7 @@ def check_supported(model: nn.Module) -> None:
             raise UserError(f"{name} is on the meta device; load its values first")
         if type(values).__name__ == "DTensor" or "fsdp" in type(model).__module__:
             raise UserError(f"{name} is sharded; pass the model on one device")
+    return model
 
 
 def check_unquantized(model: nn.Module) -> None:

@@ -404,3 +404,11 @@ def test_a_folded_model_that_caches_a_table_can_be_trained():
     folded = normlab.fold_norms(model, X).model
     folded(X).sum().backward()
     assert model.table is None and folded.table.dtype == torch.float32
+
+
+def test_a_compiled_or_parallel_model_is_unwrapped_before_its_norms_are_folded():
+    model = nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D), nn.Linear(D, D))
+    for wrapped in (nn.DataParallel(model), torch.compile(model)):
+        folded = normlab.fold_norms(wrapped, X)
+        assert type(folded.model) is nn.Sequential
+        assert [(norm.site, norm.mean.folded) for norm in folded.table] == [("1", True)]

@@ -353,3 +353,12 @@ def test_dyt_norms_of_the_model_are_not_replaced():
 def test_a_model_that_is_itself_a_norm_is_refused():
     with pytest.raises(normlab.UserError, match="the model itself is a LayerNorm; pass a module"):
         normlab.swap(nn.LayerNorm(D), "rms", calibrate=[tokens(2, 5)])
+
+
+def test_a_compiled_or_parallel_model_is_unwrapped_before_its_norms_are_replaced():
+    model = nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D), nn.Linear(D, D))
+    for wrapped in (nn.DataParallel(model), torch.compile(model)):
+        swapped = normlab.swap(wrapped, "rms", calibrate=[tokens(2, 3)])
+        assert type(swapped.model) is nn.Sequential
+        assert [fit.site for fit in swapped.table] == ["1"]
+    assert isinstance(model[1], nn.LayerNorm)
