@@ -87,6 +87,15 @@ def test_a_record_cannot_read_the_environment(config, monkeypatch):
         from_dict(changed(config, "data_dir", "${oc.env:SECRET}"))
 
 
+def test_a_file_of_settings_cannot_read_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET", "of mine")
+    file = tmp_path / "my.yaml"
+    file.write_text('tags: ["${oc.env:SECRET}"]')
+    with pytest.raises(ValueError, match=r"my.yaml: tags: .*: write the value itself") as error:
+        compose([str(file)])
+    assert "of mine" not in str(error.value)
+
+
 def test_names_and_language_codes_cannot_point_outside_their_folder(tmp_path):
     for name in ("../../outside", "/tmp/outside", "..", ".hidden", "a\\b", "a\nb", "", "x" * 300):
         with pytest.raises(ValueError, match=r"task\.corpus\.name"):

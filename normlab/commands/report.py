@@ -33,8 +33,9 @@ sweep varies, one row per experiment, differences from the baseline paired by
 seed, curves, training statistics, test sentences with their translations, and
 config differences. Runs whose scores cannot be compared (another task, model or
 budget) form separate tables, each with its charts. Tables and charts can be
-saved as SVG and CSV. Figures by layer and over training need the probes of a
-run: train with probe=full.
+saved as SVG and CSV. Figures by layer and over training need the probes that
+measure their values (probe=full for all), and at least as many steps as the
+`every` of a probe.
 """
 _EVERY = 5  # minimum seconds between two versions of the page
 

@@ -3,16 +3,19 @@
 Nothing here imports torch, and only `setting_error` imports OmegaConf.
 """
 
+import re
 from collections.abc import Collection
 from difflib import get_close_matches
 
 from normlab.config.folders import groups, of_your_own
+from normlab.config.keys import MISSING
 from normlab.config.registry import NORM_WORDS, option_names, options_with
 from normlab.config.schema import NORM_KEYS, OPTIONS, SHORT, TRACKERS, key_of, top_level_keys
 from normlab.config.suggestions import choice_of, did_you_mean, suggestion
 from normlab.errors import SettingError, UserError
 
 _SYNONYMS = {"norm": NORM_WORDS, "task": dict(bert="mlm", gpt="lm")}
+_LACKING_GROUP = re.compile(r"In '(\w+)/(\w+)': Could not override '([\w/@]+)'")  # Hydra's words
 _MOST = 3  # maximum number of suggestions
 
 
@@ -35,6 +38,16 @@ def no_such_key(key: str) -> str:
 def empty_path(key: str) -> str:
     """Return the message for an empty path. As a folder, it would be the current folder."""
     return f"{key}= is empty, but must be a path; is a shell variable unset?"
+
+
+def is_looked_up(value: str) -> bool:
+    """Return whether Hydra would replace a value by another key's, or by the environment's."""
+    return "${" in value or value == MISSING
+
+
+def looked_up(setting: str) -> str:
+    """Return the message for a value that Hydra would look up."""
+    return f"{setting}: write the value itself; a run may not look it up (${{...}}, ???)"
 
 
 def meant(key: str) -> str:
@@ -83,7 +96,12 @@ def setting_error(error: Exception, typed: Collection[str] = ()) -> SettingError
     causes = (error, error.__cause__, error.__context__)  # Hydra wraps OmegaConf's
     cause = next((e for e in causes if isinstance(e, errors.OmegaConfBaseException)), None)
     if cause is None or not (key := cause.full_key):
-        return SettingError("; ".join(filter(None, map(str.strip, str(error).splitlines()))))
+        message = "; ".join(filter(None, map(str.strip, str(error).splitlines())))
+        if unfit := _LACKING_GROUP.match(message):
+            group, option, lacking = unfit.groups()
+            problem = f"{group}={option} sets {lacking}, which this run does not have"
+            return SettingError(f"{problem}; choose another {group}", group)
+        return SettingError(message)
     if isinstance(cause, errors.ConfigAttributeError | errors.ConfigKeyError):
         key = next((name for name in typed if name.startswith(f"{key}.")), key)
     return SettingError(_problem(cause, key), key)

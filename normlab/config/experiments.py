@@ -13,11 +13,14 @@ from typing import Any
 
 from normlab.config.folders import INCLUDE, groups
 from normlab.config.registry import paths, read_option
-from normlab.config.schema import PATHS, SHORT, full_key, key_of, leaves
+from normlab.config.schema import PARTS, PATHS, SHORT, full_key, key_of, leaves
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 
 EXPERIMENT = "experiment"
+SEVERAL = ("probe", "sink", EXPERIMENT)
+"""The groups from which a run takes several options."""
+_OVERRIDE = "override /norm: bn"  # an example
 
 
 def is_file(text: str) -> bool:
@@ -59,11 +62,14 @@ def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
             f"{path} sets {INCLUDE}, but a file cannot choose code to run; pass {INCLUDE}=FOLDER "
             "on the command line"
         )
+    _check_defaults(path, content.get("defaults", []))
     for key, value in content.items():
         if (key in groups() or key.startswith("norm@")) and not isinstance(value, Mapping):
             raise UserError(
                 f"{path}: instead of {key}: {value}, write - override /{key}: {value} in defaults"
             )
+        if key in PARTS and not isinstance(value, Mapping):
+            raise UserError(f"{path}: {key}: {value} must have keys of its own, one per line")
         if "." in key:
             advice = f"write {': {'.join(key.split('.'))}: {value}{'}' * key.count('.')}"
             raise UserError(f"{path}: {key}: {value}: {advice}")
@@ -73,6 +79,25 @@ def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     ]:
         raise UserError(f"{path}: {twice[0]} are the same key; keep one")
     return _texts(content, read_yaml(path, as_text=True), "")
+
+
+def _check_defaults(path: Path, entries: Any) -> None:
+    """Raise UserError unless `defaults` is a list of other experiments and of one option per group.
+
+    From a group in `SEVERAL`, it may choose a list of options.
+    """
+    if not isinstance(entries, list):
+        raise UserError(f"{path}: defaults: {entries} must be a list with `- {_OVERRIDE}`")
+    for entry in entries:
+        if isinstance(entry, str):
+            continue
+        if not isinstance(entry, Mapping) or len(entry) != 1:
+            raise UserError(f"{path}: defaults: {entry} must look like `- {_OVERRIDE}`")
+        [(group, options)] = entry.items()
+        name = str(group).split()[-1].strip("/").partition("@")[0]
+        several = options if isinstance(options, list) and name in SEVERAL else [options]
+        if not all(isinstance(option, str | None) for option in several):
+            raise UserError(f"{path}: defaults: {group}: {options} must be the name of one option")
 
 
 def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A node has the name and the values of an option. Its class is looked up in the o
 
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ import msgspec
 
 from normlab.config.folders import add_to_import_path, folders, own_line, source_of
 from normlab.config.registry import OPTION, TARGET, node_settings, sha256
+from normlab.config.schema import REPEATS
 from normlab.errors import UserError
 
 _IMPORTED: dict[Path, str] = {}  # the checksum of each of the user's files that was used
@@ -140,7 +141,16 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
     except TypeError:  # a type of torch, whose class checks the value itself
         return value
     except msgspec.ValidationError as error:
-        words = [str(w) for kind in choices if get_origin(kind) is Literal for w in get_args(kind)]
-        words = [*(["true", "false"] if words and bool in choices else []), *words]
+        words = _words(hint)
         problem = f" must be {', '.join(words)}" if words else f": {error}"
-        raise UserError(f"{key}={value!r}{problem}") from None
+        written = "null" if value is None else repr(value)
+        raise UserError(f"{REPEATS.get(key, key)}={written}{problem}") from None
+
+
+def _words(hint: Any) -> list[str]:
+    """Return the words that an annotation allows, also as elements of a list."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    words = [str(w) for kind in kinds if get_origin(kind) is Literal for w in get_args(kind)]
+    lists = [kind for kind in kinds if get_origin(kind) in (list, Sequence)]
+    words += [word for kind in lists for word in _words(*get_args(kind))]
+    return [*(["true", "false"] if words and bool in kinds else []), *words]

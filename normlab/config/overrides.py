@@ -12,16 +12,31 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from normlab.config.error_messages import empty_path, is_group, meant, no_such_key, run_groups
-from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in
+from normlab.config.error_messages import (
+    empty_path,
+    is_group,
+    is_looked_up,
+    looked_up,
+    meant,
+    no_such_key,
+    run_groups,
+)
+from normlab.config.experiments import EXPERIMENT, SEVERAL, chosen_file, is_file, names_in
 from normlab.config.registry import norm_name, option_names
-from normlab.config.schema import PATHS, SHORT, full_key, is_of_tracker, key_of, lifts_steps
+from normlab.config.schema import (
+    NORM_KEYS,
+    PATHS,
+    SHORT,
+    full_key,
+    is_of_tracker,
+    key_of,
+    lifts_steps,
+)
 from normlab.errors import UserError
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-_SEVERAL = ("probe", "sink", EXPERIMENT)  # groups from which a run takes several options
 # Hydra's own flags. Any other word with a leading dash is a key written like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
@@ -170,20 +185,26 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def _check_override(text: str, key: str) -> None:
+    if not key.strip("+~"):
+        raise UserError(f"{text!r:.80} has no key; write key=value. Is a shell variable unset?")
+    if is_looked_up(text.partition("=")[2].strip("'\"")) and not key.startswith("hydra"):
+        raise UserError(looked_up(text))
     override = parsed(text)
     if {"/", "@"} & {*key} and key[0] not in "+~" and not is_group(key):
         raise UserError(no_such_key(key))
     if override.is_delete() or override.is_sweep_override():
         return
     options = override.value()
+    if key in NORM_KEYS[1:] and not isinstance(options, dict):
+        raise UserError(f"{text}: write norm@{text}")
     if key in PATHS and options == "":
         raise UserError(empty_path(key))
     if options in (None, "") and key in run_groups():
-        none = "[]" if key in _SEVERAL else "none"
+        none = "[]" if key in SEVERAL else "none"
         has_none = none == "[]" or none in option_names(key.partition("@")[0])
         advice = f"omit it for the default{f', or set {key}={none} for none' * has_none}"
         raise UserError(f"{text} chooses no option; {advice}")
-    if isinstance(options, list) and key not in _SEVERAL and key in run_groups():
+    if isinstance(options, list) and key not in SEVERAL and key in run_groups():
         sweep = f"normlab train -m {key}={','.join(map(str, options))}"
         raise UserError(f"{text}: {key} accepts one option; sweep over several with {sweep}")
 
@@ -213,5 +234,5 @@ def check_given_once(arguments: Sequence[str]) -> None:
         if not equals or name.startswith("-") or key == EXPERIMENT:
             continue
         if values.setdefault(key, value) != value:
-            keep = f"list several as {key}=[A,B]" if key in _SEVERAL else "keep one"
+            keep = f"list several as {key}=[A,B]" if key in SEVERAL else "keep one"
             raise UserError(f"{key}={values[key]} and {key}={value} are both set; {keep}")

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from normlab.config.error_messages import empty_path, no_such_key
+from normlab.config.error_messages import empty_path, is_looked_up, looked_up, no_such_key
 from normlab.config.experiments import EXPERIMENT, names_in, values_of
 from normlab.config.folders import groups
 from normlab.config.keys import MISSING
@@ -114,11 +114,17 @@ def chosen_options(choices: Mapping[str, Any]) -> dict[str, str | None]:
 def what_was_written(
     short: Mapping[str, Any], overrides: Sequence[str], choices: Mapping[str, Any]
 ) -> Written:
-    """Return the settings of the command line and of experiments. Raise UserError for a class."""
+    """Return the settings of the command line and of experiments.
+
+    Raises UserError for a class, and for a value of an experiment that Hydra would look up.
+    """
     if classes := [text for text in overrides if TARGET in text]:
         raise UserError(f"{classes[0]:.60}: run configs may not name classes; set GROUP=OPTION")
     values = typed(overrides)
     files = values_of(names_in(values[EXPERIMENT])) if EXPERIMENT in values else {}
+    for key, value in files.items():
+        if is_looked_up(str(value)):
+            raise SettingError(looked_up(f"{key}: {value}"), full_key(key))
     check_keys(files, choices)
     keys = [*files, *(text.partition("=")[0].lstrip("+") for text in overrides)]
     return Written(short, files, values, keys)

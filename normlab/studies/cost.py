@@ -104,7 +104,7 @@ def cost_table(
         marked = [f"{known.mark}{time}" for time in times]
         lines.append([str(size.rows.index(row) + 1), row, point, *counts, *marked])
     pilot = ["a pilot: these runs never count as evidence"] if size.pilot else []
-    return lines, [*pilot, *_time_notes(costs, at_a_time), f"data: {size.data}"]
+    return lines, [f"data: {size.data}", *pilot, *_time_notes(costs, at_a_time)]
 
 
 def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunRecord]]:

@@ -156,9 +156,9 @@ def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[Setting, float]]:
     """Return the settings of `optim.groups` by kind or path, or raise UserError if invalid."""
     try:
         return msgspec.convert(optim.get("groups") or {}, dict[Group, dict[Setting, float]])
-    except msgspec.ValidationError as error:
+    except msgspec.ValidationError:
         raise UserError(
-            f"optim.groups={optim['groups']!r:.60}: {error}; set "
+            f"optim.groups={optim['groups']!r:.60} is invalid; set "
             f"{' or '.join(get_args(Setting))} for kinds ({', '.join(get_args(Kind))}) or paths "
             "of norms, such as '+optim.groups={norm: {weight_decay: 0}, *.final: {rate: 0.5}}'"
         ) from None

@@ -39,11 +39,16 @@ from tests.training.sink_runs import record
         ("norm@enc=ln", "norm@enc does not exist"),
         ("precision=fp16", "precision=fp16 must be auto, fp32, bf16, fp64"),
         ("~norm", "norm is missing; set norm=VALUE"),
+        ("=bn", "'=bn' has no key; write key=value. Is a shell variable unset?"),
+        ("decoder_norm=ln", "decoder_norm=ln: write norm@decoder_norm=ln"),
+        ("optim.lr=${batch_size}", "optim.lr=${batch_size}: write the value itself"),
+        ("seed=???", "seed=???: write the value itself"),
+        ("recipe=bert", "recipe=bert sets task/corpus, which this run does not have"),
     ],
 )
 def test_a_wrong_override_gets_a_suggestion(override, said):
     with pytest.raises(UserError) as raised:
-        compose([override])
+        compose(["task=wine", "model=mlp", override] if override == "recipe=bert" else [override])
     assert said in str(raised.value)
 
 

@@ -46,6 +46,7 @@ def test_an_integer_is_accepted_as_a_float_but_not_the_reverse():
         ({"eps": "small"}, r"norm\.eps='small': Expected `float`"),
         ({"eps": True}, r"norm\.eps=True: Expected"),
         ({"affine": 1}, r"norm\.affine=1 must be true, false, scale"),
+        ({"eps": None}, r"norm\.eps=null: Expected `float`"),
         ({"padding": "exlude"}, r"norm\.padding='exlude' .*must be exclude, include, fill"),
         ({"dim": 8}, r"norm\.dim does not exist"),  # an argument of the caller, not a config value
     ],

@@ -228,6 +228,12 @@ def test_wandb_can_be_added_to_a_sweep_over_experiments_that_match_a_pattern():
         ("group.yaml", "group.yaml: instead of norm: bn, write - override /norm: bn in defaults"),
         ("dotted.yaml", r"dotted.yaml: budget.steps: 3: write budget: \{steps: 3\}"),
         ("number.yaml", "number.yaml: 3: a key must be a word"),
+        ("default.yaml", "default.yaml: defaults: 5 must be a list with `- override /norm: bn`"),
+        ("entry.yaml", "entry.yaml: defaults: 5 must look like `- override /norm: bn`"),
+        ("nested.yaml", r"nested.yaml: defaults: a: \{'b': 'c'\} must be the name of one option"),
+        ("norms.yaml", r"norms.yaml: defaults: override /norm: .* must be the name of one option"),
+        ("part.yaml", "part.yaml: budget: 5 must have keys of its own, one per line"),
+        ("missing.yaml", r"missing.yaml: seed: \?\?\?: write the value itself"),
         ("unknown.yaml", "unknown.yaml: naem does not exist.* Did you mean name"),
         ("my.txt", r"'my.txt': expected key=value, such as norm=bn, or a \.yaml file"),
         *(
@@ -244,6 +250,9 @@ def test_unreadable_files_and_invalid_settings_are_errors_that_say_why(
     files |= {"twice": "seed: 1\nseed: 2", "long_and_short": "lr: 1\noptim: {lr: 2}"}
     files |= {"no": "defaults: [override /norm: no]", "group": "norm: bn", "unknown": "naem: a"}
     files |= {"dotted": "budget.steps: 3", "number": "3: bn"}
+    files |= {"default": "defaults: 5", "entry": "defaults: [5]", "part": "budget: 5"}
+    files |= {"nested": "defaults: [{a: {b: c}}]", "missing": "seed: ???"}
+    files |= {"norms": "defaults: [override /norm: [bn, ln]]"}
     for name, content in files.items():
         (tmp_path / f"{name}.yaml").write_text(content)
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00norm")

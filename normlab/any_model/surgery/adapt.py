@@ -243,6 +243,7 @@ def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
     return values
 
 
+@torch.no_grad()
 def _logits_change(y: Tensor, other: Tensor) -> float:
     """Return RMS(y - other) / RMS(other)."""
     return float((y - other).square().mean().sqrt() / other.square().mean().sqrt())

@@ -26,7 +26,11 @@ class FigureKind(NamedTuple):
         return tuple(panel for panel in panels if panel.series)
 
 
-LACK = "no run has the values; figures by layer and over training need probe=full"
+LACK = (
+    "no run has the values; train with the probe that measures them (probe=full for all), for at "
+    "least as many steps as its `every`"
+)
+"""Why a figure is skipped."""
 KINDS = {
     "loss": FigureKind("Training and validation loss", (TRAIN, VALID)),
     "gradient_by_layer": FigureKind("Gradient norm by layer", ("stability/gradients/norm",), True),
