@@ -84,7 +84,7 @@ def test_without_finished_runs_a_plan_takes_its_times_from_the_study_file(place,
     assert "each run trains for 3,000 steps" in lines
     assert lines[-1].split("; ") == [
         "data: the built-in corpus",
-        "time: 4 min one run after the other",
+        "time: 2 min 0 s one run after the other",
         "~: estimated in the study's file, because no such run has finished",
         "claims: 1",
         "`normlab claims N` shows how a claim is decided",
