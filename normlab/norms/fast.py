@@ -221,7 +221,7 @@ def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
     """Return batch norm's output, or None if torch's kernel does not apply.
 
     With running statistics, it always applies. With batch statistics, it applies if all real tokens
-    of the process share them, no other process does, and padding is not filled.
+    of the process share them, in training no other process does, and padding is not filled.
     """
     pool, count = norm.pool, tokens.known(x)
     (wide,) = widen(x)
@@ -232,7 +232,7 @@ def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
         return _tokens(y).view(x.shape).to(x.dtype)
     if count is None or count < 2 or not pool.plain or norm.padding == "fill":
         return None
-    if pool.over_group is not unchanged or pool.divided:
+    if norm.training and (pool.over_group is not unchanged or pool.divided):
         return None
     packed = tokens.pack(wide)
     enters = norm.regime == "train" and not norm.watchers and not norm.by_position

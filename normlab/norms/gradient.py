@@ -155,4 +155,4 @@ class GradientNorm(SquareNorm):
             sums=self.gradient_sums if trains else None,
             after=self.commit_gradient if trains and not waits else None,
         )
-        return projected(z, by, self.gradient_groups, self.pool.over_group)
+        return projected(z, by, self.gradient_groups, self.over_group)

@@ -94,10 +94,10 @@ def recalibrated(
     """Use recalibrated running statistics inside the context, and restore the old ones on exit.
 
     `norms` are the norms to recalibrate, or None for all. `run_batches` feeds batches to the model.
-    Meanwhile, the model is in eval mode (no dropout), but these norms use batch statistics. The new
-    statistics are the moments pooled over all batches of all processes, which may feed different
-    numbers of batches ("precise BN", Wu and Johnson 2021). Rows that no batch reaches keep their
-    statistics. Raises UserError if no norm gets any tokens.
+    Meanwhile, the model is in eval mode (no dropout), but these norms use batch statistics, in each
+    process those of its own batches. The new statistics are the moments pooled over all batches of
+    all processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
+    Rows that no batch reaches keep their statistics. Raises UserError if no norm gets any tokens.
     """
     norms = running_norms(model) if norms is None else norms
     means = {norm: norm.running_moments()[0] for norm in norms}

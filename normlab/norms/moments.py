@@ -127,7 +127,8 @@ class Pool:
     """How statistics are pooled: over which axes, in ghost batches or not, across processes or not.
 
     A ghost batch has `ghost` consecutive sequences; the last one may have fewer (Hoffer, Hubara and
-    Soudry 2017, algorithm 1). With `sync`, the statistics of a batch span all processes.
+    Soudry 2017, algorithm 1). With `sync`, the statistics of a batch span all processes. Processes
+    train in step, but each evaluates its own batches, so the sums over processes are for training.
     """
 
     axes: frozenset[Axis]
@@ -229,19 +230,22 @@ class Pool:
             y = y.flatten(0, 1)[: len(like)]
         return y.reshape(like.shape)
 
-    def moments(self, values: Values) -> Moments:
-        """Return each group's mean and variance, over all processes that share them."""
-        x, by = values.x, self.over_group
+    def moments(self, values: Values, by: AllReduce = unchanged) -> Moments:
+        """Return each group's mean and variance. `by` sums over the processes that share them."""
+        x = values.x
         mean, count, var_count = values.mean(x, values.count, values.var_count, by=by)
         local = mean[..., : x.shape[-2], :] if self.rows > 1 else mean
         squares = values.clear((x - local).square())
         squares = by(squares.sum(values.axes, keepdim=True))
         return Moments(mean, squares / var_count.clamp(min=1), count, var_count)
 
-    def whole(self, moments: Moments) -> Moments:
-        """Pool the groups' moments over ghost batches and processes, into `[rows, columns]`."""
+    def whole(self, moments: Moments, by: AllReduce = unchanged) -> Moments:
+        """Pool the groups' moments over ghost batches, into `[rows, columns]`.
+
+        `by` sums over processes, in case each has its own groups.
+        """
         if self.divided:
             sums = moments.sums()
             sums = sums if sums.ndim == 3 else sums.flatten(1, -3).sum(1)
-            return Moments.pooled(self.over_processes(sums), moments.mean.dtype)
+            return Moments.pooled(by(sums), moments.mean.dtype)
         return Moments(*(table.detach().flatten(0, -2) for table in moments))

@@ -16,7 +16,7 @@ from normlab.distributed.process_group import world
 from normlab.errors import UserError
 from normlab.norms import fast
 from normlab.norms.base import Affine, Norm, uncompiled
-from normlab.norms.moments import Moments, Pool, Values, widen
+from normlab.norms.moments import AllReduce, Moments, Pool, Values, unchanged, widen
 from normlab.norms.ramp import Clock
 from normlab.norms.tokens import ALL, Tokens
 
@@ -72,7 +72,8 @@ class BatchStatistics(Norm):
     the same number of dimensions and broadcast.
 
     `eval_stats` chooses the statistics used in eval mode. With `sync`, batch statistics span all
-    processes. `ghost` is the number of sequences per ghost batch, or None for the whole batch.
+    processes in training. `ghost` is the number of sequences per ghost batch, or None for the whole
+    batch.
     """
 
     dim: int = field(kw_only=False)
@@ -117,11 +118,27 @@ class BatchStatistics(Norm):
 
     def moments(self, values: Values) -> Moments:
         """Return the statistics of each group of a batch."""
-        return self.pool.moments(values)
+        return self.pool.moments(values, self.over_group)
 
     def rows_of(self, start: int, length: int) -> slice:
         """Return the rows of the statistics for `length` positions starting at `start`."""
         return slice(0, 1)
+
+    @property
+    def over_processes(self) -> AllReduce:
+        """The function that sums a table over all processes in training.
+
+        In evaluation it returns the table, because processes evaluate different numbers of batches.
+        """
+        return self.pool.over_processes if self.training else unchanged
+
+    @property
+    def over_group(self) -> AllReduce:
+        """The function that sums a table over the processes that share their statistics.
+
+        In evaluation, each process uses the statistics of its own batches.
+        """
+        return self.pool.over_group if self.training else unchanged
 
     @property
     def regime(self) -> Literal["train", "batch", "running"]:
@@ -211,7 +228,7 @@ class RunningNorm(BatchStatistics):
 
         `first` is the row of the tables where the moments start.
         """
-        moments = self.pool.whole(groups)
+        moments = self.pool.whole(groups, self.over_processes)
         if self.watchers:
             show(self.watchers, moments, first)
         if self.regime == "train":

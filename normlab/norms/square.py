@@ -64,7 +64,7 @@ class SquareNorm(RunningNorm):
         # PN, MABN and Unified Norm: the mean square is a constant in the backward pass.
         with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
             squares = values.clear(values.x.square())
-            mean_square, count = values.mean(squares, values.count, by=self.pool.over_group)
+            mean_square, count = values.mean(squares, values.count, by=self.over_group)
         return Moments(self.zero.to(mean_square).expand_as(mean_square), mean_square, count, count)
 
     def begin_step(self, clock: Clock) -> None:

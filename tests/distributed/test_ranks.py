@@ -1,5 +1,6 @@
 """Two gloo ranks give the same results as one process."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from normlab.models.base import ModelArchitecture
 from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
 from normlab.norms.make import make_norm
-from normlab.norms.model_norms import ModelNorms
+from normlab.norms.model_norms import ModelNorms, recalibrated
 from normlab.norms.running import RunningNorm, running_norms
 from normlab.norms.tokens import Tokens
 from normlab.placements import admin
@@ -159,6 +160,30 @@ def _collectives():
     )
 
 
+# the batches that two ranks evaluate: two and one
+EVALUATED = (slice(0, 2), slice(2, 3)), (slice(3, 6),)
+UNSHARED = ("bn", {"sync": False}), ("bn", {"ghost": 2}), ("bn_position", {"ghost": 2})
+
+
+def _outputs(norm, batches):
+    """Return a norm's outputs at the real tokens of some batches, each a slice of sentences."""
+    x, _, valid = _data()
+    return [norm(x[rows], Tokens(valid[rows]))[valid[rows]].detach() for rows in batches]
+
+
+def _evaluation(batches):
+    """Return each norm's outputs with batch statistics, and its recalibrated statistics."""
+    results = []
+    for option, values in (*((option, {}) for option in BATCH), *UNSHARED):
+        norm = make_norm(option, 4, eval_stats="batch", **values).double().eval()
+        assert isinstance(norm, RunningNorm)
+        outputs = torch.cat(_outputs(norm, batches))
+        with recalibrated(torch.nn.Sequential(norm), partial(_outputs, norm, batches)):
+            tables = [table.clone() for table in norm.running_moments()]
+        results.append((outputs, tables))
+    return results
+
+
 def _disagreement():
     with pytest.raises(ValueError) as caught:
         process_group.check_agreement({"the code": "abc", "the record": process_group.world().rank})
@@ -168,8 +193,9 @@ def _disagreement():
 def _several():
     unsynced = [_forward_backward(option, False, _own_rows()) for option in ("bn", "mabn")]
     unsynced.append(_recurrence("bn", _own_rows(), sync=False))
+    evaluation = _evaluation(EVALUATED[process_group.world().rank])
     parts = _short_and_long, _gradients_of_two_ranks, _collectives, _disagreement
-    return [unsynced, *(part() for part in parts)]
+    return [unsynced, *(part() for part in parts), evaluation]
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +230,19 @@ def test_unsynced_ranks_normalize_separately_but_share_running_statistics(severa
         torch.testing.assert_close(rank[0][3:], whole[3:])
         torch.testing.assert_close(rank[1][3:], mabn[3:], rtol=0, atol=0)
         torch.testing.assert_close(rank[2][2:], recurrent[2:], rtol=0, atol=0)
+
+
+def test_ranks_evaluate_and_recalibrate_on_different_numbers_of_batches(several):
+    x, _, valid = _data()
+    assert valid[:, 6].sum() == 1  # a single token, whose position keeps its statistics
+    whole = _evaluation([rows for batches in EVALUATED for rows in batches])
+    for first, second, (outputs, tables) in zip(*several[5], whole, strict=True):
+        torch.testing.assert_close(torch.cat([first[0], second[0]]), outputs)
+        for own in (first, second):
+            torch.testing.assert_close(own[1], tables)
+    pooled = whole[BATCH.index("bn")][1]
+    torch.testing.assert_close(pooled[0][0], x[valid].mean(0))
+    torch.testing.assert_close(pooled[1][0], x[valid].var(0))
 
 
 def test_gradients_of_several_dtypes_are_summed_over_ranks(several):
