@@ -121,14 +121,13 @@ def load_run(
     )
     task = build_task(config)
     _settle_data(task, folder, record, config, data=data)
-    model = build_model(config, task)
+    model = build_model(config, task).to(runtime.device, runtime.parameter_dtype).eval()
     checkpoints = Checkpoints(folder / "checkpoints", writes=False)
     validate = config["validate"]
     name, step = weights or judged_by(validate), record.budget.steps
     chosen_weights = load_weights(name, validate, checkpoints, step=step)
     with reading(folder / "checkpoints"):
         put_weights(model, chosen_weights.state, folder / "checkpoints")
-    model.to(runtime.device, runtime.parameter_dtype).eval()
     folded = _fold(model, recalibrate=chosen_weights.recalibrate) if fold else ()
     if not data and norms_to_recalibrate(model, recalibrate=chosen_weights.recalibrate):
         task = _task_for_recalibration(folder, record, config)

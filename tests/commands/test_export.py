@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from normlab.commands.export import main
+from normlab.config.compose import compose
 from normlab.inspection.model.built_model import model_from_run
+from normlab.training import train
 from normlab.training.export import outputs
 from normlab.training.loaded_run import load_run
 from normlab.training.wandb_workspace import GROUPING
@@ -38,6 +40,16 @@ def test_exported_and_inspected_models_have_the_recalibrated_statistics_of_the_t
     names = [name for name in tested if name.endswith("running_mean")]
     assert names and not any(torch.equal(run.model.state_dict()[n], exported[n]) for n in names)
     torch.testing.assert_close(model_from_run(recalibrating, []).model.state_dict(), tested)
+
+
+def test_a_run_in_float64_is_exported_without_rounding(tmp_path):
+    short = "task=wine", "steps=2", "schedule.warmup=1", "validate.every=2", "device=cpu"
+    train(compose([*short, "norm=bn", "precision=fp64", "sink=[]", f"runs_dir={tmp_path}"]))
+    (last,) = tmp_path.rglob("last.pt")
+    assert main([str(last.parents[1]), "--out", str(tmp_path / "exported")]) == 0
+    exported = torch.load(tmp_path / "exported" / "model.pt", weights_only=True)["model"]
+    trained = torch.load(last, weights_only=True)["model"]
+    torch.testing.assert_close(exported, trained, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
