@@ -242,6 +242,7 @@ def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
             _image(packed), weight, bias, mean, var, True, norm.momentum, norm.eps
         )
         norm.last_batch, norm.last_batch_row = partial(moments, *statistics, norm.eps, count), 0
+        norm.last_counts = count
     else:
         y, *statistics = torch.ops.aten._native_batch_norm_legit.no_stats(
             _image(packed), weight, bias, True, 0.0, norm.eps

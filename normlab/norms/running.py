@@ -182,6 +182,7 @@ class RunningNorm(BatchStatistics):
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64), persistent=False)
         self.last_batch: Callable[[], Moments] | None = None  # moments of the last training batch
         self.last_batch_row = 0  # the row of the tables where those moments start
+        self.last_counts: Tensor | int = 0  # number of values in each statistic of that batch
         self.watchers: list[Callable[[Moments, int], None]] = []  # called with each batch's moments
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
@@ -233,6 +234,7 @@ class RunningNorm(BatchStatistics):
             show(self.watchers, moments, first)
         if self.regime == "train":
             self.last_batch, self.last_batch_row = partial(Moments, *moments), first
+            self.last_counts = groups.count
             waits = self.once_an_update or (self.by_position and self.pool.rows == 1)
             if waits and self.pending.begun:
                 self.pending.arrived.append(moments)

@@ -27,8 +27,8 @@ is full, and for norms with separate statistics per position, because batches di
 
 `padding` has three metrics. `share` is the share of padding among all positions of a step's batch,
 and `max` is the largest share in the run. `tokens` is the number of tokens pooled into one batch
-statistic, averaged over the norms that pool over the batch and, if positions have separate
-statistics, over positions. Padding counts if the norm includes it.
+statistic, averaged over the norms that pool over the batch, and for each norm over its ghost
+batches and its positions with separate statistics. Padding counts if the norm includes it.
 
 `statistics_gradient` is the gradient through the batch's mean and variance. A norm's output is
 `y = w (x - mu) / sigma + b`, where mu and sigma^2 are batch statistics and sigma^2 includes eps.
@@ -191,13 +191,20 @@ class Padding(Probe):
 
     def measure_step(self, view: StepView) -> Values:
         share = torch.full((), view.padding_share, dtype=torch.float64, device=view.loss.device)
-        tokens = [
-            norm.last_batch().count.double().mean() / (norm.dim if "feature" in norm.pools else 1)
-            for norm in self._norms
-            if norm.last_batch is not None
-        ]
+        norms = [norm for norm in self._norms if norm.last_batch is not None]
+        tokens = [tokens_per_statistic(norm) for norm in norms]
         metrics = {"share": share, "max": share}
         return metrics | {"tokens": torch.stack(tokens).mean()} if tokens else metrics
+
+
+def tokens_per_statistic(norm: RunningNorm) -> Float[Tensor, ""]:
+    """Return the mean number of tokens in a statistic of a norm's last batch.
+
+    A position without tokens in a ghost batch has no statistic there.
+    """
+    counts = norm.weight.new_zeros(1, dtype=torch.float64) + norm.last_counts
+    tokens = counts.sum() / (counts > 0).sum().clamp(min=1)
+    return tokens / (norm.dim if "feature" in norm.pools else 1)
 
 
 class StatisticsGradient(Probe):

@@ -133,6 +133,8 @@ def test_statistics_gradients_are_measured_only_in_affine_norms_that_pool_all_to
         ("bn", {"padding": "include"}, 15.0),
         ("global", {}, 11.0),
         ("bn_position", {"num_positions": 9}, 11 / 5),
+        ("bn", {"ghost": 2}, (7 + 4) / 2),
+        ("bn_position", {"num_positions": 9, "ghost": 2}, 11 / (5 + 4)),
     ],
 )
 def test_the_padding_probe_reports_tokens_per_statistic(option: str, values: dict, tokens: float):
