@@ -97,6 +97,8 @@ def _check(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any])
         parser.error(f"--{next(iter(conventions))} needs --module")
     if arguments.rows is not None and arguments.rows == arguments.positions:
         parser.error(f"--rows and --positions are both {arguments.rows}; use different axes")
+    if arguments.html and arguments.html.is_dir():
+        parser.error(f"--html {arguments.html} is a folder; name a file")
     if arguments.html and not arguments.html.absolute().parent.is_dir():
         parser.error(f"--html {arguments.html}: the folder does not exist")
 

@@ -49,12 +49,18 @@ def main(argv: list[str]) -> int:
     check_arguments(arguments.settings)
     options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(arguments.settings))
     if arguments.fold:
-        if options or arguments.text or arguments.out:
-            parser.error("--fold can be combined only with --hf, --untie and --trust-remote-code")
+        _check_fold(parser, arguments)
         return _fold(arguments)
     arguments.lr = _RATES[arguments.train] if arguments.lr is None else arguments.lr
     _check(parser, arguments, options)
     return _swap(arguments, **options)
+
+
+def _check_fold(parser: Parser, arguments: Namespace) -> None:
+    """Exit with an error if anything is set that folding does not use."""
+    used = {"hf", "fold", "untie", "trust_remote_code"}
+    if any(v != parser.get_default(k) for k, v in vars(arguments).items() if k not in used):
+        parser.error("--fold can be combined only with --hf, --untie and --trust-remote-code")
 
 
 def _check(parser: Parser, arguments: Namespace, options: Mapping[str, Any]) -> None:

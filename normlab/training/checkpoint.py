@@ -27,7 +27,8 @@ from normlab.training.data_changes import differing_checksums
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
 _COUNTERS = "_extra_state"  # torch's key for a module's extra state
-_AGAIN = "remove the file, then train the run again from step 1"
+# A run that has a record is not trained again, even if its checkpoints are gone.
+_AGAIN = "remove the run's folder, then train the run again"
 
 
 class Checkpoints:
@@ -100,13 +101,15 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist; has the run been trained?") from None
+        raise UserError(
+            f"{path} does not exist; train the run (if it has ended, remove its folder first)"
+        ) from None
     except PermissionError:
         raise
     except Exception as error:  # damaged bytes can make the reader fail in any way
         raise UserError(f"{path} is a damaged checkpoint ({_line(error)}); {_AGAIN}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UserError(f"{path} is not a checkpoint in the format {FORMAT}; remove the file")
+        raise UserError(f"{path} is not a checkpoint in the format {FORMAT}; {_AGAIN}")
     return content
 
 
@@ -131,7 +134,7 @@ def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         raise UserError(
-            f"{path} is a damaged checkpoint (it has no weights under `model`); remove the file"
+            f"{path} is a damaged checkpoint (it has no weights under `model`); {_AGAIN}"
         )
     return weights
 
@@ -158,7 +161,7 @@ def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
             )
         if value.untyped_storage().nbytes() < value.nbytes:
             raise UserError(
-                f"{path} is damaged: {name} has fewer values than its shape needs; remove the file"
+                f"{path} is damaged: {name} has fewer values than its shape needs; {_AGAIN}"
             )
         if not value.isfinite().all():
             raise UserError(

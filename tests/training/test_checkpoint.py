@@ -74,7 +74,7 @@ def test_a_damaged_checkpoint_raises_a_one_line_error_that_says_what_to_do(
     checkpoints.save(path := checkpoints.last, STATE)
     whole = path.read_bytes()
     path.write_bytes(DAMAGE[how](whole) if how in DAMAGE else repacked(whole, how))
-    said = rf"^[^\n]*{path}[^\n]*remove the file[^\n]*$"
+    said = rf"^[^\n]*{path}[^\n]*remove the run's folder[^\n]*$"
     with pytest.raises(ValueError, match=said):
         load_checkpoint(path)
     assert not Path("stolen").exists()

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Literal
 
 import torch
@@ -35,6 +37,17 @@ class ModelFailed(UserError):
 def message_of(error: Exception) -> str:
     """Return the first line of an exception's message."""
     return str(error).strip().partition("\n")[0]
+
+
+def error_of_user_code(what: str, error: Exception) -> UserError:
+    """Return an error which says that `what` raised another one, and in which file and line."""
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = error.filename, error.lineno
+    else:
+        frame = extract_tb(error.__traceback__)[-1]
+        file, line = frame.filename, frame.lineno
+    where = f"{Path(file).name}:{line}"
+    return UserError(f"{what} raised {type(error).__name__} in {where}: {message_of(error)}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.any_model.batches.axes import Axes, MainShape, axes_of_inputs, main_axes
-from normlab.any_model.batches.example import Example, Forward, InputKey
+from normlab.any_model.batches.example import Example, Forward, InputKey, error_of_user_code
 from normlab.any_model.batches.masks import (
     MaskArgument,
     add_mask,
@@ -33,14 +33,18 @@ KEPT = 8  # the largest number of batches used for statistics and calibration
 def first_batches(batches: Any) -> list[Any]:
     """Return the first `KEPT` batches of an iterable, or a list of the one batch that is passed.
 
-    Raises UserError if there is no batch.
+    Raises UserError if there is no batch, or if one cannot be created.
     """
     tensors = isinstance(batches, tuple) and any(isinstance(item, Tensor) for item in batches)
     if tensors or isinstance(batches, Mapping | Tensor):
         return [batches]
     if not isinstance(batches, Iterable):
         raise UserError(f"batches is a {type(batches).__name__}; pass a list of inputs")
-    first = list(islice(batches, KEPT))
+    first: list[Any] = []
+    try:
+        first.extend(islice(batches, KEPT))
+    except Exception as error:  # the user's code may raise anything
+        raise error_of_user_code(f"batch {len(first) + 1} of the inputs", error) from error
     if not first:
         raise UserError("batches is empty; if it is a generator, it is already used up")
     return first
@@ -104,7 +108,14 @@ def example_of(
     example = Example(values, type(batch), *axes, names=names, special=special)
     if mask:
         example = replace(example, mask=mask.key, mask_kind=mask.kind)
-    return _cut(_filled(example, main, names, config), config, conventions)
+    example = _cut(_filled(example, main, names, config), config, conventions)
+    if nan := [names[k] for k in names if _is_float(x := example.values[k]) and x.isnan().any()]:
+        raise UserError(f"the first batch has NaN in `{nan[0]}`; pass numbers")
+    return example
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def _names(values: Mapping[InputKey, Any], parameters: Sequence[str]) -> dict[InputKey, str]:

@@ -6,13 +6,12 @@ from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from normlab.any_model.batches.example import message_of
+from normlab.any_model.batches.example import error_of_user_code, message_of
 from normlab.any_model.batches.from_batch import KEPT
 from normlab.data.text_files import decoded
 from normlab.errors import UserError
@@ -265,13 +264,15 @@ def load_by_prefix(place: str) -> ModelWithOptions:
 
 def _imported(place: str) -> Any:
     name, _, attribute = place.partition(":")
-    if not (name and attribute):
+    if not (name and attribute) or name.startswith("."):
         raise UserError(f"{place} must have the form package.module:name")
     sys.path.insert(0, "")
     try:
         module = import_module(name)
     except ModuleNotFoundError as error:
         raise UserError(f"{place}: the module {error.name} does not exist") from error
+    except Exception as error:  # the user's code may raise anything
+        raise error_of_user_code(f"{place}: importing {name}", error) from error
     finally:
         sys.path.remove("")
     if not hasattr(module, attribute):
@@ -283,9 +284,5 @@ def _imported(place: str) -> Any:
         return value
     try:
         return value()
-    except Exception as error:  # the user's code may raise anything
-        last = extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
-        raise UserError(
-            f"{place} raised {type(error).__name__} in {where}: {message_of(error)}"
-        ) from error
+    except Exception as error:
+        raise error_of_user_code(place, error) from error

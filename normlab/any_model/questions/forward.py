@@ -29,6 +29,8 @@ def forward(examination: Examination) -> Finding:
     """
     outputs = examination.outputs(examination.longest_row)
     if with_nan := examination.outputs_with_nan:
+        if infinite := _infinite_inputs(examination.longest_row):
+            return _infinite_finding(outputs, with_nan[0], infinite[0])
         source = _source_of_nan(examination, examination.longest_row)
         return _with_nan(examination, source, outputs, with_nan[0])
     if random := _random_output(examination):
@@ -145,12 +147,33 @@ def _source_of_nan(examination: Examination, row: Example) -> NaNSource:
     return NaNSource(source.name, infinite=True, inside=within)
 
 
-def _with_nan(examination: Examination, source: NaNSource, outputs: Outputs, name: str) -> Finding:
-    """Return the finding that the output `name` contains NaN."""
+def _infinite_inputs(row: Example) -> list[str]:
+    """Return the names of the inputs that have infinities, except additive masks."""
+    names: list[str] = []
+    for key, x in row.values.items():
+        if isinstance(x, Tensor) and x.is_floating_point() and bool(x.isinf().any()):
+            name = row.names.get(key, str(key))
+            is_mask = "mask" in name or not (x[x != -torch.inf]).any()
+            names += [] if is_mask else [name]
+    return names
+
+
+def _infinite_finding(outputs: Outputs, name: str, infinite: str) -> Finding:
+    """Return the finding that the output `name` contains NaN and the input `infinite` infinity."""
+    text = f"{_where_nan(outputs, name)}, but the first batch has infinities in `{infinite}`"
+    return Finding(f"{text}; pass finite numbers", verdict="broken")
+
+
+def _where_nan(outputs: Outputs, name: str) -> str:
+    """Return the words that an output contains NaN, and how much of it."""
     share = percent(float(outputs[name].isnan().double().mean()))
     which = f" {name}" * (len(outputs) > 1)
-    text = f"the output{which} is NaN at {share} of its entries, first in "
-    text += _in_words(source, examination)
+    return f"the output{which} is NaN at {share} of its entries"
+
+
+def _with_nan(examination: Examination, source: NaNSource, outputs: Outputs, name: str) -> Finding:
+    """Return the finding that the output `name` contains NaN."""
+    text = f"{_where_nan(outputs, name)}, first in {_in_words(source, examination)}"
     return Finding(text, verdict="broken", module=source.path)
 
 

@@ -206,12 +206,17 @@ def test_the_exit_status_is_1_if_a_finding_is_broken(capsys):
     assert ("padding", "broken") in [(each["name"], each["verdict"]) for each in found]
 
 
-def test_module_names_that_do_not_exist_are_refused(capsys):
+def test_modules_that_do_not_exist_or_cannot_be_imported_are_refused(capsys):
     Path("own_names.py").write_text(CODE)
+    Path("own_broken.py").write_text("import torch\n1 / 0\n")
+    Path("own_syntax.py").write_text("\ndef x(: pass\n")
     for module, inputs, said in [
         ("own_names", "own_names:batches", "own_names must have the form package.module:name"),
         ("own_no:make", "own_names:batches", "own_no:make: the module own_no does not exist"),
         ("own_names:soun", "own_names:batches", "own_names has no soun; did you mean sound?"),
+        ("..own:make", "own_names:batches", "..own:make must have the form package.module:name"),
+        ("own_broken:x", "own_names:batches", "raised ZeroDivisionError in own_broken.py:2: "),
+        ("own_syntax:x", "own_names:batches", "raised SyntaxError in own_syntax.py:2: "),
         ("own_names:number", "own_names:batches", "own_names:number is a int, not an nn.Module"),
     ]:
         assert main(["inspect", "--module", module, "--inputs", inputs]) == 1
@@ -223,6 +228,7 @@ def test_module_names_that_do_not_exist_are_refused(capsys):
     [
         (["--hf", "x", "norm=bn"], "cannot be combined with RUN, key=value, --where, "),
         (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: the folder does not exist"),
+        (["--hf", "x", "--html", "."], "--html . is a folder; name a file"),
         (["--text", "x"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
         (["--hf", "x", "--inputs", "a:b"], "pass --hf MODEL, or --module"),
         (

@@ -69,3 +69,27 @@ def test_nan_after_the_last_module_is_found(faulty):
     found = report.findings["forward"]
     assert found.verdict == ("broken" if faulty else "fine"), found
     assert ("NaN" in found.answer) == faulty
+
+
+class Masked(nn.Module):
+    """Attention weights with an additive mask."""
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        return (x @ x.transpose(1, 2) + bias).softmax(-1) @ x
+
+
+def test_nan_from_an_infinite_input_is_attributed_to_the_input():
+    infinite = X.clone()
+    infinite[0, 1, 0] = -torch.inf
+    found = finding(nn.Sequential(nn.LayerNorm(WIDTH)), "forward", infinite)
+    assert (found.verdict, found.module) == ("broken", None)
+    assert "the first batch has infinities in `input`" in found.answer
+    assert finding(nn.Sigmoid(), "forward", infinite).verdict == "fine"
+
+
+@FAULTY
+def test_an_additive_mask_may_be_infinite(faulty):
+    ahead = torch.full((X.shape[1], X.shape[1]), -torch.inf).triu(0 if faulty else 1)
+    found = finding(Masked(), "forward", (X, ahead.repeat(len(X), 1, 1)))
+    assert found.verdict == ("broken" if faulty else "fine")
+    assert "infinities" not in found.answer

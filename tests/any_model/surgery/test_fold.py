@@ -292,8 +292,15 @@ def test_the_command_prints_the_number_of_folded_gains(tmp_path, capsys):
     llama().save_pretrained(tmp_path / "llama")
     assert main(["swap", "--hf", str(tmp_path / "llama"), "--fold"]) == 0
     assert "gains folded: 5 of 5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argument", ["norm=rms", "--sites=a", "--steps=5", "--lr=1", "--taper=3", "--train=all"]
+)
+def test_arguments_that_folding_does_not_use_are_refused(argument, capsys):
     with pytest.raises(SystemExit):
-        main(["swap", "--hf", "x", "--fold", "norm=rms"])
+        main(["swap", "--hf", "x", "--fold", argument])
+    assert "--fold can be combined only with" in capsys.readouterr().err
 
 
 class Headless(nn.Module):
