@@ -268,6 +268,25 @@ def test_an_unusable_include_folder_is_refused_in_one_line(include, told, tmp_pa
     assert include != "broken" or "broken_by_me.py, line 3" in said
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("_target_: nope.Nope", "mine.yaml: _target_: nope.Nope: the module 'nope' does not exist"),
+        ("_target_: 5", "mine.yaml: _target_: 5: '5' must be a module and a class"),
+        ("eps: 1", "norm has no `option`, because the file of its option names no class"),
+    ],
+)
+def test_the_error_for_an_option_without_a_class_names_its_file_or_key(
+    text, told, tmp_path, capsys
+):
+    (tmp_path / "own" / "norm").mkdir(parents=True)
+    (tmp_path / "own" / "norm" / "mine.yaml").write_text(f"{text}\n")
+    words = ["norm=mine", f"include={tmp_path / 'own'}", f"runs_dir={tmp_path / 'runs'}"]
+    assert main(["train", "task=wine", "model=mlp", "schedule=constant", *words]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert told in said
+
+
 def test_a_settings_file_cannot_set_include(tmp_path, capsys):
     (tmp_path / "my.yaml").write_text(f"seed: 1\ninclude: {tmp_path}\n")
     assert main(["train", str(tmp_path / "my.yaml")]) == 1

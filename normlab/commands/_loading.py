@@ -19,11 +19,16 @@ def load(
     fold: bool = False,
     data: bool = True,
 ) -> "LoadedRun":
-    """Load a run like `normlab.training.loaded_run.load_run`, and warn if it did not finish."""
+    """Load a run like `normlab.training.loaded_run.load_run`, and warn if it did not finish.
+
+    Raises UserError for a change that cannot change the run's scores.
+    """
     with at_work(f"loading {folder}"):
-        from normlab.training.loaded_run import load_run
+        from normlab.config.run_config import check_acting
+        from normlab.training.loaded_run import BATCHES, SCORED, load_run
 
         run = load_run(folder, [*changes], fold=fold, weights=weights, data=data)
+        check_acting(changes, (*SCORED, *(BATCHES if run.recalibrates else ())))
         run.runtime.set_torch()
     warn_if_stopped(folder, run.record)
     return run

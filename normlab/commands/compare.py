@@ -65,8 +65,7 @@ def main(argv: list[str]) -> int:
     """
     arguments = _parser().parse_args(argv)
     check_compared(arguments)
-    if arguments.samples is not None and arguments.samples < 1:
-        raise UserError(f"--samples={arguments.samples} must be at least 1")
+    _check(arguments)
     read, problems = read_runs(arguments.runs, ended=True)
     selected = matching_runs(read, conditions(arguments.where))
     if not selected:
@@ -80,6 +79,23 @@ def main(argv: list[str]) -> int:
     for problem in problems:
         print_error(problem)
     return 1 if problems else 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise UserError for flags that cannot be combined, or that nothing would read."""
+    samples = arguments.samples is not None
+    if samples and arguments.samples < 1:
+        raise UserError(f"--samples={arguments.samples} must be at least 1")
+    if arguments.data_dir and not (samples or arguments.bootstrap):
+        raise UserError("--data-dir is for the test text of --samples or --bootstrap; omit it")
+    for flag, other, both in (
+        ("--latex", "--markdown", arguments.latex and arguments.markdown),
+        ("--latex", "--samples", arguments.latex and samples),
+        ("--latex", "--bootstrap", arguments.latex and arguments.bootstrap),
+        ("--markdown", "--samples", arguments.markdown and samples),
+    ):
+        if both:
+            raise UserError(f"{other} cannot be combined with {flag}; omit one of them")
 
 
 def _parser() -> argparse.ArgumentParser:

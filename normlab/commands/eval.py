@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isclose
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from msgspec import to_builtins
 
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
     if arguments.outputs and len(folders) > 1:
         raise UserError(f"--outputs works with one run, but {arguments.run} has {len(folders)}")
     scores_of: Scores = {}
-    smoothing = 0.0
+    smoothing, limit = 0.0, None
     path_in_record: Callable[[str], str] = str
     for folder in folders:
         if arguments.kept:
@@ -56,6 +57,7 @@ def main(argv: list[str]) -> int:
             more = {"outputs": arguments.outputs, "limit": arguments.limit}
             scores_of[folder] = run.evaluate(arguments.split, **more)
         smoothing = float(run.config["task"].get("label_smoothing") or 0.0)
+        limit = arguments.limit or _limit_of(run.config, whole=arguments.outputs is not None)
         path_in_record = run.path_in_record
     if arguments.json:
         plain = {str(folder): to_builtins(scores) for folder, scores in scores_of.items()}
@@ -63,7 +65,9 @@ def main(argv: list[str]) -> int:
     else:
         columns = [*(folder.name for folder in folders), "mean" if len(folders) > 1 else "record"]
         print_table(["score", *columns], _rows(scores_of, path_in_record), numeric=columns)
-        notes = _notes(scores_of, arguments.limit, smoothing)
+        notes = _notes(scores_of, smoothing)
+        if len(folders) == 1 and not arguments.kept:
+            notes += _note_on_limits(folders[0], limit)
         print_legend(notes, whole=arguments.notes)
     differing = _unlike_the_record(scores_of) if arguments.kept else []
     for text in differing:
@@ -93,6 +97,8 @@ def _parsed(argv: list[str]) -> Namespace:
         raise UserError(f"--limit={arguments.limit} must be at least 1")
     if arguments.limit is not None and arguments.outputs:
         raise UserError("--outputs needs the whole split; omit --limit")
+    if arguments.outputs and (arguments.outputs.is_dir() or not arguments.outputs.parent.is_dir()):
+        raise UserError(f"--outputs {arguments.outputs} must be a file in a folder that exists")
     if arguments.kept:
         others = {
             "--fold": arguments.fold,
@@ -131,7 +137,20 @@ def _rows(scores_of: Scores, path_in_record: Callable[[str], str]) -> list[list[
     return rows
 
 
-def _notes(scores_of: Scores, limit: int | None, smoothing: float) -> list[Note]:
+def _limit_of(config: Mapping[str, Any], *, whole: bool = False) -> int | None:
+    """Return how many examples of a split are scored at most, or None for the `whole` split."""
+    return None if whole else (config.get("validate") or {}).get("limit")
+
+
+def _note_on_limits(folder: Path, limit: int | None) -> list[Note]:
+    """Return a note if the scores, limited to `limit` examples, cover others than the record's."""
+    if limit == (recorded := _limit_of(read_record(folder).config)):
+        return []
+    now, before = (f"at most {n:,} examples" if n else "the whole split" for n in (limit, recorded))
+    return [Note.short(f"these scores are for {now}; the record's are for {before}")]
+
+
+def _notes(scores_of: Scores, smoothing: float) -> list[Note]:
     """Return the notes on the table. `smoothing` is the label smoothing that the loss includes."""
     names_by_way: dict[str, dict[str, None]] = {}
     for scores in scores_of.values():
@@ -141,9 +160,6 @@ def _notes(scores_of: Scores, limit: int | None, smoothing: float) -> list[Note]
     notes: list[Note] = []
     if smoothing and any(name.endswith("/loss") for each in scores_of.values() for name in each):
         text = f"loss includes label smoothing {smoothing:g}; nll and perplexity do not"
-        notes.append(Note.short(text))
-    if limit is not None and len(scores_of) == 1:
-        text = f"--limit {limit} scores part of the split; the record covers the whole split"
         notes.append(Note.short(text))
     return notes + [
         Note(f"scored by: {', '.join(names)} {way}") for way, names in names_by_way.items()

@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
     text = "folder of runs; default: runs"
-    parser.add_argument("--runs-dir", type=as_path, default=RUNS, metavar="FOLDER", help=text)
+    parser.add_argument("--runs-dir", type=as_path, metavar="FOLDER", help=text)
     arguments = parser.parse_args(argv)
     listing = _listing(arguments.kind, arguments.runs_dir)
     if arguments.json:
@@ -63,7 +63,9 @@ def main(argv: list[str]) -> int:
     return 1 if listing.problems else 0
 
 
-def _listing(kind: str | None, runs_dir: Path) -> Listing:
+def _listing(kind: str | None, runs_dir: Path | None) -> Listing:
+    if runs_dir and kind not in ("runs", "run"):
+        raise UserError("--runs-dir is for normlab list runs; omit it")
     groups = folders.groups()
     if kind is None:
         rows = [[name, " ".join(registry.option_names(name))] for name in groups]
@@ -73,7 +75,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
     singular = {form: name for name in kinds for form in (name, f"{name}s", f"{name[:-1]}ies")}
     match singular.get(kind, kind):
         case "runs" | "run":
-            return _runs(runs_dir)
+            return _runs(runs_dir or RUNS)
         case "keys" | "key":
             note = "`normlab list keys | grep KEY` prints the whole text, and "
             note += "`normlab train norm=bn --cfg job` the values that options set"

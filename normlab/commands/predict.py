@@ -18,6 +18,7 @@ examples:
 A translation run translates each line of the input. For a language model, the
 input is one text; it is printed with its continuation.
 """
+_SAMPLING = {"tokens": 100, "temperature": 0.8, "top_k": None, "seed": 1}
 
 
 def main(argv: list[str]) -> int:
@@ -25,17 +26,22 @@ def main(argv: list[str]) -> int:
     parser = command_parser("predict", _EXAMPLES)
     add_run(parser, "a finished run")
     add = parser.add_argument_group("language models").add_argument
-    add("--tokens", type=int, default=100, help="maximum number of tokens; default: 100")
-    text = "0 picks the most likely token; default: 0.8"
-    add("--temperature", type=float, default=0.8, help=text)
+    add("--tokens", type=int, help="maximum number of tokens; default: 100")
+    add("--temperature", type=float, help="0 picks the most likely token; default: 0.8")
     add("--top-k", type=int, help="sample from the k most likely tokens")
-    add("--seed", type=int, default=1, help="random seed; default: 1")
+    add("--seed", type=int, help="random seed; default: 1")
     arguments = parser.parse_intermixed_args(argv)
+    sampling = {
+        name: value for name in _SAMPLING if (value := getattr(arguments, name)) is not None
+    }
     check_given_once(arguments.changes)
     from normlab.data.text_files import decoded
     from normlab.models.decoding import SamplingSettings
 
-    settings = SamplingSettings(arguments.tokens, arguments.temperature, arguments.top_k)
+    tokens, temperature, top_k, seed = ({**_SAMPLING, **sampling}[name] for name in _SAMPLING)
+    settings = SamplingSettings(tokens, temperature, top_k)
+    if not 0 <= seed < 2**63:
+        raise UserError(f"--seed={seed} must be 0 or more")
     if sys.stdin is None:
         raise UserError("standard input is closed; pass text, as in normlab predict RUN < FILE")
     if sys.stdin.isatty():
@@ -45,13 +51,16 @@ def main(argv: list[str]) -> int:
     folder = one_run(arguments.run)
     run = load(folder, arguments.changes, weights=arguments.weights, data=False)
     if (translate := getattr(run.task, "translate", None)) is not None:
+        if sampling:
+            flag = next(iter(sampling)).replace("_", "-")
+            raise UserError(f"--{flag} is for language models, but this run translates; omit it")
         with at_work("translating"), run.as_tested() as model:
             translations = translate(model, lines)
         print("\n".join(translations))
     elif (generate := getattr(run.task, "generate", None)) is not None:
         prompt = "\n".join(lines)
         with at_work("generating"), run.as_tested() as model:
-            text = generate(model, prompt, settings, seed=arguments.seed)
+            text = generate(model, prompt, settings, seed=seed)
         print(prompt + text)
     else:
         task = run.record.choice("task")

@@ -161,6 +161,8 @@ def source_of(target: str) -> Path:
     is no such module, or if another module of the same name hides the user's.
     """
     module = target.rpartition(".")[0]
+    if not module:
+        raise UserError(f"{target!r} must be a module and a class, such as mine.MineNorm")
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise UserError(f"the module {module!r} does not exist")

@@ -55,7 +55,8 @@ def builder_of(
         if name in (OPTION, TARGET):
             continue
         if name not in allowed:
-            raise UserError(f"{key}.{name} does not exist; choose from {', '.join(allowed)}")
+            known = f"choose from {', '.join(allowed)}" if allowed else f"{key} has no settings"
+            raise UserError(f"{key}.{name} does not exist; {known}")
         values[name] = _value(value, hints.get(name, Any), f"{key}.{name}", settings.get(name))
     for name in allowed:
         if name not in values and parameters[name].default is inspect.Parameter.empty:
@@ -67,11 +68,12 @@ def _build(target: type, key: str, arguments: Mapping[str, Any], **live: Any) ->
     values = {name: v() if isinstance(v, partial) else v for name, v in arguments.items()}
     try:
         return target(**live, **values)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # the user's code may raise anything
         if target.__module__.startswith("normlab."):
             raise
         text = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        problem = f"{key}: {target.__name__} rejects {text}: {error}{_at(error)}"
+        with_values = f"rejects {text}" if text else "cannot be built"
+        problem = f"{key}: {target.__name__} {with_values}: {error}{_at(error)}"
         raise UserError(problem) from error
 
 

@@ -209,6 +209,11 @@ def node_settings(node: object, key: str) -> Mapping[str, Any]:
     if first == "observe":  # a probe or sink is named by its key
         return option_settings(rest[0], rest[-1], key)
     group = "norm" if first == "sites" or first.endswith("_norm") else key.replace(".", "/")
+    if node.get(OPTION) is None:
+        raise UserError(
+            f"{key} has no `{OPTION}`, because the file of its option names no class; add the line "
+            f"`{TARGET}: module.Class` to it"
+        )
     return option_settings(group, node.get(OPTION), key)
 
 

@@ -7,7 +7,7 @@ torch.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -91,6 +91,20 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
         changed.observe.threads = None  # the run may be from a machine with more cores
     check_values(to_dict(changed))
     return changed
+
+
+def check_acting(changes: Sequence[str], acting: Collection[str]) -> None:
+    """Raise UserError for a change of a key that a trained run does not read.
+
+    `acting` are the keys that it reads, and nodes of which it reads all keys.
+    """
+    for change in changes:
+        key = change.partition("=")[0]
+        source = REPEATS.get(key, key)
+        if not {source, source.partition(".")[0]} & {*acting}:
+            raise UserError(
+                f"{change!r}: {key} has no effect on a trained run; omit it, or train another run"
+            )
 
 
 def check_plain(config: Mapping[str, Any]) -> None:

@@ -91,7 +91,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
     keep_one_batch_size(run, written)
     settle_paths(run)
     OmegaConf.resolve(run)  # last, since all of the above changes what other keys repeat
-    check_complete(run)
+    check_complete(run, written)
     check_plain(plain := to_dict(run))
     check_values(plain)
     return run
@@ -266,8 +266,11 @@ def _weights_of(name: str, runs: Path) -> Path:
     return files[0]
 
 
-def check_complete(run: DictConfig) -> None:
-    """Raise UserError for a `data_dir` that the task does not read, and for a missing value."""
+def check_complete(run: DictConfig, written: Written) -> None:
+    """Raise UserError for a key that the task does not read, and for a missing value."""
+    if "batching" in written.values and "batching" not in run.task:
+        problem = f"task={run.choices.task} does not read batching={run.batching.name}"
+        raise SettingError(f"{problem}; omit it", "batching", "task")
     if run.data_dir is not None and not reads_data_dir(run):
         chosen = [f"{x}={run.choices[x]}" for x in ("task", "task/corpus") if x in run.choices]
         problem = f"{' '.join(chosen)} does not read data_dir={run.data_dir}"

@@ -138,6 +138,6 @@ def clearly_beats(
     if is_loss(name):
         return baseline - mean >= nats_needed(baseline)
     if is_accuracy(name):
-        return (mean if n is None else wilson(mean * n, n)[0]) >= baseline + ACCURACY_MARGIN
+        return (wilson(mean * n, n)[0] if n else mean) >= baseline + ACCURACY_MARGIN
     better = [(value - baseline) * (1 if higher_is_better else -1) for value in values]
     return (t_interval(better).low > 0) if len(better) > 1 else better[0] > SCORE_MARGIN

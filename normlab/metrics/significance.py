@@ -102,7 +102,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def wilson(count: int | float, total: int) -> tuple[float, float]:
     """Return the bounds of the 95 % Wilson interval (1927) for the share `count / total`."""
     z = statistics.NormalDist().inv_cdf(0.975)
-    share, scale = count / total, 1 + z * z / total
+    share = min(max(count / total, 0.0), 1.0)  # a record may be from anyone
+    scale = 1 + z * z / total
     middle = (share + z * z / (2 * total)) / scale
     half = z / scale * math.sqrt((share * (1 - share) + z * z / (4 * total)) / total)
     return middle - half, middle + half

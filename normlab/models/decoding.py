@@ -7,6 +7,7 @@ once `beam` hypotheses have ended, or at the length limit. In each step, only a 
 removed from the batch.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -188,8 +189,8 @@ class SamplingSettings:
     def __post_init__(self):
         if self.max_tokens < 1:
             raise UserError(f"max_tokens={self.max_tokens} must be above 0")
-        if self.temperature < 0:
-            raise UserError(f"temperature={self.temperature} must not be negative")
+        if not 0 <= self.temperature < math.inf:
+            raise UserError(f"temperature={self.temperature} must be a number, 0 or more")
         if self.top_k is not None and self.top_k < 1:
             raise UserError(f"top_k={self.top_k} must be above 0")
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from normlab.config.folders import CONFIG_DIR, add_to_import_path, source_of
 from normlab.config.registry import OPTION, TARGET, option_settings, path_of, sha256
 from normlab.config.schema import NORM_KEYS, leaves
+from normlab.errors import UserError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _SOURCES = ("normlab", "configs", "pyproject.toml")  # the paths that results depend on
@@ -123,29 +124,41 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     for group, name in sorted((str(group), str(name)) for group, name in chosen):
         path = path_of(group, name)
         if path is not None and (edited or not path.is_relative_to(CONFIG_DIR)):
-            files = _files(group, name, edited, is_own=not path.is_relative_to(CONFIG_DIR))
+            files = _files(group, path, edited)
             digests[name if group == "norm" else f"{group}/{name}"] = files
     return {name: files for name, files in digests.items() if files}
 
 
-def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> str:
-    """Return the names and hashes of the files that define an option's classes.
+def _files(group: str, path: Path, edited: Collection[Path]) -> str:
+    """Return the names and hashes of the files that define the classes of the option in `path`.
 
     Only files that the user wrote or edited are included.
     """
-    classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
+    is_own, settings = not path.is_relative_to(CONFIG_DIR), option_settings(group, path.stem, group)
+    classes = [str(value) for key, value in leaves(settings) if TARGET in key]
     files: dict[Path, None] = {}
     add_to_import_path()
     for one in classes:
         of_normlab = one.startswith("normlab.")
         if not of_normlab and not is_own:
             continue  # a class of torch
-        source = module_file(one.rpartition(".")[0]) if of_normlab else source_of(one)
+        source = module_file(one.rpartition(".")[0]) if of_normlab else _source(path, one)
         needed = files_of_class(source) if edited else [source]
         files |= dict.fromkeys(
             file for file in needed if file in edited or (file == source and not of_normlab)
         )
-    return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
+    return ", ".join(f"{file.name} {sha256(file)[:10]}" for file in files)
+
+
+def _source(path: Path, target: str) -> Path:
+    """Return the file that defines a class that the option in `path` names.
+
+    Raises UserError if there is no such file.
+    """
+    try:
+        return source_of(target)
+    except Exception as error:  # the user's package may raise anything
+        raise UserError(f"{path}: {TARGET}: {target}: {error}") from error
 
 
 def followed_by(codes: Sequence[Code], code: Code) -> list[Code]:

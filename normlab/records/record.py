@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 from msgspec.structs import asdict
 
-from normlab.config.schema import FOLDERS, NOT_HASHED, leaves
+from normlab.config.schema import FOLDERS, NORM_KEYS, NOT_HASHED, leaves
 from normlab.errors import UserError
 from normlab.records.code import commit_text
 
@@ -66,7 +66,7 @@ class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     value: float
     higher_is_better: bool
-    n: int
+    n: Annotated[int, msgspec.Meta(ge=0)]
     signature: str | None = None
 
 
@@ -208,12 +208,25 @@ class RunRecord(
 
 
 _Text, _Whole, _Texts, _Dict = str | None, int | None, dict[str, str | None], dict[str, Any]
+
+
+def _node(title: str, **kinds: Any) -> Any:
+    """Return the type of a node of a config. Each key may be missing or null."""
+    return msgspec.defstruct(title, [(key, kind | None, None) for key, kind in kinds.items()])
+
+
 # The types of the keys that lists and tables read from every record (which may be untrusted).
 _READ: Sequence[tuple[str, Any, str]] = (
     ("config", _Text, "precision device"),
     ("config", _Whole, "batch_size max_tokens accumulate"),
     ("config", _Texts, "choices"),
     ("config", int, "seed"),
+    ("config", _node("task", label_smoothing=float, corpus=_Dict), "task"),
+    ("config", _node("observe", name=str, tags=list[str], study=str, test_seen=int), "observe"),
+    ("config", _node("validate", select_by=str, limit=int), "validate"),
+    ("config", _Dict, "budget model placement optim schedule"),
+    ("config", _Dict | None, " ".join(NORM_KEYS)),
+    ("config", dict[str, _Dict] | None, "sites"),
     ("environment", _Text, "commit device device_type precision instruction_set"),
     ("environment", _Whole, "world_size threads"),
     ("environment", _Texts, "versions"),

@@ -32,6 +32,9 @@ METRICS_FILE = "metrics.jsonl"
 PROGRESS_FILE = "progress.json"
 HYPOTHESES_FILE = "hypotheses.txt"
 VOCABULARY_FOLDER = "vocabulary"
+MEND_VOCABULARY = (
+    "copy it from another seed of the experiment, or remove the run's folder and train it again"
+)
 SPIKE_COUNT = "stability/spikes/count"
 _T = TypeVar("_T")
 _NOT_FOLLOWED = (
@@ -241,7 +244,7 @@ def read_vocabulary(run_dir: Path) -> dict[str, str]:
         return {path.name: read_file(path).decode() for path in paths}
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{run_dir / VOCABULARY_FOLDER} cannot be read ({error}); train the run again"
+            f"{run_dir / VOCABULARY_FOLDER} cannot be read ({error}); {MEND_VOCABULARY}"
         ) from None
 
 

@@ -79,7 +79,7 @@ def changed_data_text(changed: Sequence[str], data_dir: object) -> str:
 def check_data(folder: Path, record: RunRecord, task: "Task", config: Mapping[str, Any]) -> None:
     """Raise UserError if a task's data differ from the data that a run was trained on."""
     if changed := differing_checksums(record.data.get("checksums"), task.checksums()):
-        raise UserError(
-            f"{folder} {changed_data_text(changed, config['data_dir'])}: set data_dir=FOLDER to "
-            "the data of the run"
-        )
+        cure = "set data_dir=FOLDER to the data of the run"
+        if not record.data.get("files"):
+            cure = "omit settings that change the data (task.KEY=value), or train the run again"
+        raise UserError(f"{folder} {changed_data_text(changed, config['data_dir'])}: {cure}")

@@ -9,12 +9,19 @@ from typing import Any
 
 from torch import nn
 
-from normlab.config.run_config import from_dict, to_dict
+from normlab.config.run_config import check_acting, from_dict, to_dict
+from normlab.config.schema import NORM_KEYS
+from normlab.data.cache import cache_key
 from normlab.errors import UserError
 from normlab.models.folding import fold as fold_norms
 from normlab.records.packed import address_of
 from normlab.records.record import DISTURBANCES, RunRecord, Score
-from normlab.records.store import VOCABULARY_FOLDER, read_record, read_vocabulary
+from normlab.records.store import (
+    MEND_VOCABULARY,
+    VOCABULARY_FOLDER,
+    read_record,
+    read_vocabulary,
+)
 from normlab.tasks.base import Task
 from normlab.tasks.conditions import Condition, norms_to_recalibrate
 from normlab.training.build import build_evaluator, build_model, build_task, check_nodes
@@ -23,6 +30,18 @@ from normlab.training.data_changes import OTHER_VOCABULARY, check_data
 from normlab.training.evaluate import Evaluator, judged_by, load_weights, path_in_record
 from normlab.training.runtime import Runtime, torch_settings_kept
 from normlab.training.stopping import Validations
+
+BATCHES = ("batch_size", "max_tokens", "batching")
+"""The keys that choose the training batches, on which running statistics are recalibrated."""
+SCORED = (
+    *("task", "model", "placement", "sites", *NORM_KEYS, "precision", "device", "data_dir"),
+    *(f"validate.{key}" for key in ("test", "best", "select_by", "average", "average_statistics")),
+    *("validate.recalibration_batches", "validate.limit"),
+    *("observe.threads", "observe.debug", "observe.targets", "observe.test_seen"),
+    *(f"observe.test_{name}" for name in DISTURBANCES),
+)
+"""The keys and nodes that the scores of a trained run may depend on, beside `BATCHES`."""
+_LOADED = (*SCORED, *BATCHES, "seed", "optim")  # the last two for an inspection
 
 
 @dataclass(frozen=True)
@@ -51,8 +70,12 @@ class LoadedRun:
     ) -> dict[str, Score]:
         """Score a split, also under the extra conditions set in `observe`.
 
-        With a `limit`, at most that many examples of the split are scored.
+        With a `limit`, at most that many examples of the split are scored. Raises UserError if
+        `outputs` are to be written, but the task generates no text.
         """
+        if outputs is not None and not hasattr(self.task, "translate"):
+            task = self.record.choice("task")
+            raise UserError(f"task={task} generates no translations to write to {outputs}")
         self.runtime.set_torch()
         score = partial(
             self.evaluator.scores, self.model, split, recalibrate=self.recalibrate, limit=limit
@@ -79,6 +102,11 @@ class LoadedRun:
     def path_in_record(self, path: str) -> str:
         """Return the path that the run's record gives to a score of the loaded weights."""
         return path_in_record(path, self.weights, self.config["validate"])
+
+    @property
+    def recalibrates(self) -> bool:
+        """Whether training batches recalibrate running statistics before the model is used."""
+        return bool(norms_to_recalibrate(self.model, recalibrate=self.recalibrate))
 
     def _reached(self) -> dict[str, Score]:
         """Return the steps and tokens that the run needed for each target in `observe.targets`."""
@@ -108,8 +136,8 @@ def load_run(
     false, the run's data may be missing, unless its running statistics must be recalibrated. The
     model can then translate or continue text, but cannot be scored.
 
-    Raises UserError if a file is missing or damaged, a key is invalid, the run is published (and
-    has no weights), or no norm can be folded.
+    Raises UserError if a file is missing or damaged, a key is invalid or has no effect, the run is
+    published (and has no weights), or no norm can be folded.
     """
     folder = Path(run_dir)
     record = _record_with_weights(folder)
@@ -167,6 +195,7 @@ def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
     if isinstance(observe := settings.get("observe"), dict):
         settings["observe"] = {**observe, **none}
     config = to_dict(from_dict(settings, changes))
+    check_acting(changes, _LOADED)
     check_nodes(config)
     return config
 
@@ -178,20 +207,30 @@ def _settle_data(
 
     Raises UserError if data or vocabulary have changed since the run was trained.
     """
-    vocabulary = read_vocabulary(folder)
     if not data:
         try:
-            task.restore(vocabulary, record.data)
+            task.restore(read_vocabulary(folder), record.data)
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
         except Exception as error:  # the tokenizers library raises plain exceptions
             raise UserError(
-                f"{folder / VOCABULARY_FOLDER} is missing or damaged ({error}); train the run again"
+                f"{folder / VOCABULARY_FOLDER} is missing or damaged ({error}); {MEND_VOCABULARY}"
             ) from error
         return
     check_data(folder, record, task, config)
-    if task.vocabulary() != vocabulary:
+    _check_vocabulary(folder, task.vocabulary())
+
+
+def _check_vocabulary(folder: Path, vocabulary: Mapping[str, str]) -> None:
+    """Raise UserError if the vocabulary learned from a run's data is not the one in its folder."""
+    if read_vocabulary(folder) == vocabulary:
+        return
+    last = Checkpoints(folder / "checkpoints", writes=False).last
+    with reading(last):
+        trained_with = load_checkpoint(last)["vocabulary"]
+    if trained_with != cache_key(vocabulary):
         raise UserError(f"{folder} {OTHER_VOCABULARY}")
+    raise UserError(f"{folder / VOCABULARY_FOLDER} is missing or damaged; {MEND_VOCABULARY}")
 
 
 def _task_for_recalibration(folder: Path, record: RunRecord, config: Mapping[str, Any]) -> Task:

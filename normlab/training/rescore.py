@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from normlab.config.run_config import from_dict, to_dict
+from normlab.config.run_config import check_acting, from_dict, to_dict
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
@@ -16,6 +16,7 @@ def score_kept(folder: Path, changes: Sequence[str]) -> dict[str, Score]:
     """Rescore the translations kept with a run, with changed settings."""
     record = read_record(folder)
     config = to_dict(from_dict(record.config, changes))
+    check_acting(changes, ("task", "data_dir"))
     task = build_task(config)
     check_data(folder, record, task, config)
     scores = rescored(folder, task)

@@ -15,14 +15,25 @@ from normlab.errors import UserError
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.norms.running import running_norms
 from normlab.tasks.base import Task
+from normlab.training.own_norms import check_own_norms
 from normlab.training.sinks import Notice
 
 _CURE = "or use a norm that does not pool over the batch (norm=ln)"
 
 
 def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
-    """Raise UserError, with key and remedy, if norms cannot be trained on the run's batches."""
+    """Raise UserError, with key and remedy, if norms cannot be trained on the run's batches.
+
+    `freeze_statistics` is refused as well if there are no statistics, and a norm of the user's own
+    if it does not work.
+    """
+    check_own_norms(config, model)
     _check_positions(config, task, model)
+    if config["freeze_statistics"] is not None and not running_norms(model):
+        raise UserError(
+            f"freeze_statistics={config['freeze_statistics']} has no effect, because no norm of "
+            "this model has running statistics; omit it, or set another norm (norm=bn)"
+        )
     # Synced norms pool over the sequences of all processes.
     norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
     norms = [norm for norm in norms if world.size == 1 or not norm.sync]

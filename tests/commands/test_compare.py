@@ -227,3 +227,18 @@ def test_an_unmatched_where_suggests_an_option_or_lists_the_known_values(runs, c
 def test_the_error_for_a_baseline_by_an_alias_suggests_the_option(runs):
     with pytest.raises(ValueError, match=r"--baseline BatchNorm: no such row. Did you mean bn\?"):
         main(["--baseline", "BatchNorm"])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--latex", "--markdown"],
+        ["--latex", "--samples"],
+        ["--latex", "--bootstrap"],
+        ["--markdown", "--samples"],
+        ["--data-dir", "."],
+    ],
+)
+def test_flags_that_would_be_ignored_are_refused(flags):
+    with pytest.raises(ValueError, match="; omit "):
+        main(flags)

@@ -96,6 +96,14 @@ def test_a_folded_run_scores_the_same(finished: Path, evaluated):
         (["--split", "dev"], ["dev", "test", "valid"]),
         (["--limit", "-3"], ["--limit=-3 must be at least 1"]),
         (["--limit", "3", "--outputs", "x"], ["--outputs needs the whole split"]),
+        (["--outputs", "nowhere/x"], ["--outputs nowhere/x must be a file in a folder"]),
+        (["runs_dir=elsewhere"], ["runs_dir has no effect on a trained run; omit it"]),
+        (["optim.lr=5"], ["optim.lr has no effect"]),
+        (["budget.steps=5"], ["budget.steps has no effect"]),
+        (["seed=3"], ["seed has no effect"]),
+        (["batch_size=4"], ["batch_size has no effect"]),
+        (["task.batch_size=4"], ["task.batch_size has no effect"]),
+        (["--kept", "norm.eps=1"], ["norm.eps has no effect"]),
     ],
 )
 def test_invalid_arguments_of_eval_are_a_one_line_error(arguments, parts, finished: Path, capsys):
@@ -123,7 +131,7 @@ def test_an_interrupted_run_gets_a_warning_and_missing_weights_an_error(copied, 
     assert main(["eval", str(folder), "--limit", "1"]) == 0
     out, said = capsys.readouterr()
     assert "interrupted at step 3, so these are not the weights of a finished run" in said
-    assert "--limit 1 scores part of the split" in " ".join(out.split())
+    assert "for at most 1 examples; the record's are for the whole split" in " ".join(out.split())
     (folder / "checkpoints" / "best-loss.pt").unlink()
     unkept = ["eval", str(folder), "--weights", "best_loss", "validate.best=false"]
     assert main(unkept) == 1
@@ -180,3 +188,32 @@ def test_a_path_that_is_not_a_finished_run_is_refused(copied, tmp_path, capsys, 
     ]:
         assert main(["eval", str(place)]) == 1
         assert said in capsys.readouterr().err
+
+
+def test_the_batch_size_acts_if_statistics_are_recalibrated(recalibrating: Path, evaluated):
+    with_two, recorded = evaluated(recalibrating, "batch_size=2"), known(recalibrating)
+    assert with_two["test/loss"]["value"] != recorded["test/loss"].value
+
+
+def test_a_note_says_which_scores_a_limit_shortens(copied, capsys):
+    folder = copied()
+    record = json.loads((folder / "record.json").read_text())
+    record["config"]["validate"]["limit"] = 2
+    (folder / "record.json").write_text(json.dumps(record))
+
+    def printed(*arguments: str) -> str:
+        assert main(["eval", str(folder), *arguments]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "these scores are" not in printed()
+    assert "for at most 1 examples; the record's are for at most 2" in printed("--limit", "1")
+    outputs = str(folder.parent / "out.en")
+    assert "for the whole split; the record's are for at most 2" in printed("--outputs", outputs)
+
+
+def test_outputs_of_a_task_without_text_are_refused(tmp_path, capsys):
+    settings = ["task=wine", "model=mlp", "schedule=constant", "steps=2", f"runs_dir={tmp_path}"]
+    assert main(["train", *settings, "device=cpu"]) == 0
+    (run,) = tmp_path.rglob("seed1")
+    assert main(["eval", str(run), "--outputs", str(tmp_path / "x")]) == 1
+    assert "task=wine generates no translations to write to" in capsys.readouterr().err

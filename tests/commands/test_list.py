@@ -89,6 +89,11 @@ def test_an_unknown_kind_of_list_gets_a_suggestion():
         main(["nroms"])
 
 
+def test_a_folder_of_runs_is_refused_for_a_list_of_options():
+    with pytest.raises(ValueError, match="--runs-dir is for normlab list runs; omit it"):
+        main(["norms", "--runs-dir", "runs"])
+
+
 def test_runs_are_listed_with_outcome_or_progress(tmp_path, printed):
     place = ("--runs-dir", str(tmp_path))
     assert "has no runs" in printed("runs", *place)[-1]

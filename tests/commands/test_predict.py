@@ -72,3 +72,16 @@ def test_a_closed_standard_input_is_an_error(finished, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["predict", str(finished)]) == 1
     assert "standard input is closed; pass text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--tokens=5", "--tokens is for language models, but this run translates"),
+        ("--temperature=nan", "temperature=nan must be a number, 0 or more"),
+        ("--seed=-1", "--seed=-1 must be 0 or more"),
+    ],
+)
+def test_flags_that_cannot_act_or_are_no_numbers_are_refused(flag, said, finished, translated):
+    status, error = translated(b"der Hund\n", finished, flag)
+    assert status == 1 and said in error and error.count("\n") == 1

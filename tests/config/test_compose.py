@@ -179,6 +179,12 @@ def test_data_dir_is_refused_by_a_task_or_corpus_that_reads_no_files(task, tmp_p
             compose([*f"task={task}".split(), f"data_dir={folder}"])
 
 
+def test_batching_is_refused_by_a_task_that_does_not_read_it():
+    assert compose(["task=toy", "batching=random"]).task.batching.name == "random"
+    with pytest.raises(ValueError, match="task=wine does not read batching=random; omit it"):
+        compose(["task=wine", "model=mlp", "batching=random"])
+
+
 def test_reads_files_is_true_for_tasks_and_corpora_with_a_data_dir():
     tasks = {task: default_choice("task", task, "corpus") for task in option_names("task")}
     built_in = {"toy", "digits", "wine", "cancer", "lm", "mlm"}

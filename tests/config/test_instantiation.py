@@ -80,3 +80,18 @@ def test_a_torch_optimizer_gets_its_settings_and_refuses_wrong_ones():
         instantiate({**node, "momentun": 1}, "optim", torch.optim.Optimizer, params=parameters)
     with pytest.raises(ValueError, match=r"optim: SGD rejects lr=0\.25, momentum=-1\.0"):
         instantiate({**node, "momentum": -1}, "optim", torch.optim.Optimizer, params=parameters)
+
+
+class Bare(LayerNorm):
+    """A norm of another package, without settings."""
+
+    def __init__(self, dim: int):
+        self.weight = torch.nn.Parameter(torch.ones(dim))  # before Module.__init__
+
+
+def test_an_error_about_a_class_without_settings_has_no_empty_list():
+    node = {"_target_": f"{__name__}.Bare"}
+    with pytest.raises(ValueError, match=r"norm: Bare cannot be built: cannot assign parameters"):
+        instantiate(node, "norm", Norm, dim=4)
+    with pytest.raises(ValueError, match=r"norm\.eps does not exist; norm has no settings"):
+        instantiate({**node, "eps": 1}, "norm", Norm, dim=4)

@@ -94,6 +94,7 @@ def test_holms_correction_matches_a_hand_computed_example():
 def test_wilson_fisher_and_binomial_match_their_closed_forms():
     z = statistics.NormalDist().inv_cdf(0.975)
     assert wilson(5, 5) == pytest.approx((5 / (5 + z * z), 1.0))
+    assert wilson(6, 5) == wilson(5, 5)  # from a damaged record
     assert fisher((0, 5), (5, 5)) == pytest.approx(2 / math.comb(10, 5))
     assert binomial(8, 8) == pytest.approx(2 * 0.5**8)
     assert binomial(2, 8) == pytest.approx(2 * (1 + 8 + 28) / 2**8)

@@ -62,6 +62,13 @@ def test_a_number_too_large_for_a_float_is_none():
     [
         ("config", "choices", {"norm": ["bn"]}),
         ("config", "batch_size", [1]),
+        ("config", "task", [1]),
+        ("config", "task", {"label_smoothing": "much"}),
+        ("config", "observe", {"tags": [1]}),
+        ("config", "observe", None),
+        ("config", "norm", ["bn"]),
+        ("config", "sites", {"*": "bn"}),
+        ("config", "optim", 1),
         ("environment", "versions", {"a": 1}),
         ("environment", "world_size", "many"),
         ("data", "checksums", "abc"),

@@ -55,7 +55,7 @@ def test_a_record_has_exactly_the_keys_of_its_format():
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite_survive_as_strict_json(value):
     before = replace(
-        record(bleu=value), stability={"stability/x/y": value}, config={"budget": value}
+        record(bleu=value), stability={"stability/x/y": value}, config={"model": {"dim": value}}
     )
     text = before.to_json()
 
@@ -66,7 +66,7 @@ def test_numbers_that_are_not_finite_survive_as_strict_json(value):
     after = RunRecord.from_json(text, origin="here")
     assert repr(after.scores["test/bleu"].value) == repr(value)
     assert repr(after.stability["stability/x/y"]) == repr(value)
-    assert after.config == {"budget": repr(value)}
+    assert after.config == {"model": {"dim": repr(value)}}
     assert after.to_json() == text
 
 

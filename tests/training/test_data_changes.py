@@ -7,6 +7,8 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import torch
+from msgspec import structs
 
 from normlab.cli import main
 from normlab.config.compose import compose
@@ -20,7 +22,8 @@ from normlab.studies.study import Planned
 from normlab.studies.study_runs import runs_of
 from normlab.tasks.translation import Translation
 from normlab.training import train
-from normlab.training.data_changes import changed_data
+from normlab.training.checkpoint import load_checkpoint
+from normlab.training.data_changes import changed_data, check_data
 from normlab.training.loaded_run import load_run
 from tests.test_architecture import loaded_after
 from tests.tiny_runs import QUICK, tiny, write_corpus
@@ -110,8 +113,21 @@ def test_a_trained_model_translates_without_its_training_text(
 def test_a_run_is_scored_only_with_its_own_vocabulary(copied: Path):
     path = run_in(copied) / "vocabulary" / "source.json"
     path.write_text(path.read_text() + " ")
+    with pytest.raises(ValueError, match=r"vocabulary is missing or damaged; copy it from another"):
+        load_run(run_in(copied))
+    last = run_in(copied) / "checkpoints" / "last.pt"
+    torch.save({**load_checkpoint(last), "vocabulary": "another"}, last)
     with pytest.raises(ValueError, match="a different vocabulary"):
         load_run(run_in(copied))
+
+
+def test_the_advice_for_changed_data_suits_the_task(copied: Path):
+    run = load_run(run_in(copied))
+    data = {"checksums": {"train.de": "another"}}
+    for files, advice in (({"train.de": "x"}, "set data_dir=FOLDER"), ({}, "omit settings that")):
+        record = structs.replace(run.record, data={**data, "files": files})
+        with pytest.raises(ValueError, match=advice):
+            check_data(run_in(copied), record, run.task, run.config)
 
 
 def test_kept_translations_are_not_scored_against_another_text(

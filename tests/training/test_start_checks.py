@@ -25,6 +25,10 @@ REFUSED = {
         ("model.max_positions=5",),
         r"model\.max_positions=5; raise it",
     ),
+    "statistics to freeze, but none are running": (
+        ("norm=ln", "freeze_statistics=0.5"),
+        r"freeze_statistics=0\.5 has no effect, .*; omit it",
+    ),
     "one sequence per batch": (
         (BY_POSITION, "batch_size=1"),
         r"batch_size=1 .* is too small; .*every output would be the bias",

@@ -1,7 +1,7 @@
 """Loads a model from transformers or from Python code, with batches of inputs for it."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
@@ -118,12 +118,14 @@ def load_with_tokenizer(place: str, *, trust: bool) -> Checkpoint:
         kinds = (getattr(transformers, name, None) for name in names)
         kind = next(kind for kind in kinds if kind)
         options |= {"use_safetensors": True, "dtype": "auto", "output_loading_info": True}
+        options["ignore_mismatched_sizes"] = True  # `_check_sizes` refuses them
         model, loading_info = kind.from_pretrained(folder, **options)
     except Exception as error:  # transformers raises exceptions of any class
         reason = message_of(error)
         if "trust_remote_code" in str(error):
             reason = "it needs the Python code in its folder; --trust-remote-code runs that code"
         raise UserError(f"{place} cannot be loaded: {reason}") from error
+    _check_sizes(place, loading_info["mismatched_keys"])
     missing = ", ".join(sorted(loading_info["missing_keys"])[:3])
     note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
     files = (path for name in _TOKENIZER for path in folder.glob(name))
@@ -138,6 +140,15 @@ def load_with_tokenizer(place: str, *, trust: bool) -> Checkpoint:
         ) from error
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
     return Checkpoint(model, tokenizer, folder, note)
+
+
+def _check_sizes(place: str, mismatched: Iterable[Sequence[Any]]) -> None:
+    """Raise UserError if there is a weight whose shape in the file and in the model differ."""
+    for name, in_file, in_model in sorted(mismatched):
+        raise UserError(
+            f"{place}: config.json does not fit the weights: {name} is {[*in_file]} in the file, "
+            f"but {[*in_model]} in the model; use the config.json that was saved with it"
+        )
 
 
 def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:

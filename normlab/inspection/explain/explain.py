@@ -42,6 +42,8 @@ def explain(
         if layout != "text" or table is not None:
             raise UserError("--layout and --table show norms; omit placement=")
         return _explain_placements([name.removeprefix("placement=") for name in names])
+    if layout == "images" and table is not None:
+        raise UserError(f"--layout {layout} and --table {table} are two examples; keep one")
     chosen = [norm_name(name.removeprefix("norm=")) for name in names]
     for name in chosen:  # before torch is loaded
         check_option("norm", name)

@@ -15,6 +15,7 @@ from normlab.norms.running import running_norms
 from normlab.tasks.base import Batch, Task
 from normlab.training.build import build_model, build_task, calibrate_model
 from normlab.training.loaded_run import load_run
+from normlab.training.own_norms import check_own_norms
 from normlab.training.runtime import Runtime
 from normlab.training.speed import runtime_of
 
@@ -70,6 +71,7 @@ def model_from_config(config: dict[str, Any]) -> BuiltModel:
     """Return the model of a config at initialization. The config is a plain dict."""
     runtime, task = runtime_of(config), build_task(config)
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+    check_own_norms(config, model)
     calibrate_model(config, model, task, runtime)
     return BuiltModel(config, task, model.eval(), runtime)
 

@@ -1,6 +1,7 @@
 """`normlab inspect --hf` and `--module` load a model with its inputs, or say why they cannot."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -154,6 +155,15 @@ def test_unavailable_models_and_missing_files_give_a_one_line_error(monkeypatch,
         assert main(["inspect", "--hf", *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
+
+
+def test_a_config_that_does_not_fit_the_weights_is_refused(tmp_path, capsys):
+    GPT2LMHeadModel(GPT2Config(vocab_size=9, n_layer=1, n_head=2, n_embd=8)).save_pretrained("gpt2")
+    config = json.loads(Path("gpt2/config.json").read_text())
+    Path("gpt2/config.json").write_text(json.dumps({**config, "n_embd": 16}))
+    assert main(["inspect", "--hf", "gpt2"]) == 1
+    said = r"config.json does not fit the weights: .* is \[.*8.*\] in the file, but \[.*16.*\]"
+    assert re.search(said, capsys.readouterr().err)
 
 
 def test_python_code_in_a_model_folder_is_not_run():

@@ -2,6 +2,7 @@
 
 import pytest
 
+import normlab
 from normlab.commands.explain import main
 
 
@@ -18,3 +19,8 @@ def test_the_marks_of_a_class_are_z_scores(capsys):
     assert rows[1][4] == f"{15 / (650 / 3) ** 0.5:+.2f}"
     with pytest.raises(ValueError, match="show norms"):
         main(["placement=pre", "--table", "marks"])
+
+
+def test_the_marks_have_no_layout():
+    with pytest.raises(ValueError, match="--layout images and --table marks are two examples"):
+        normlab.explain("bn", layout="images", table="marks")
