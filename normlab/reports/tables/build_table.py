@@ -155,11 +155,15 @@ def _bare(by_seed: Mapping[int, float]) -> float | None:
 def _with_best(
     rows: Sequence[ScoreRow], columns: Sequence[str], rules: PairRules
 ) -> list[ScoreRow]:
-    """Return the rows with the best row's entry marked, for each score and point."""
-    experiments = grouped((row.point, row.experiment) for row in rows if row.experiment)
+    """Return the rows with the best row's entry marked, for each score and point.
+
+    A point at which a row was refused or has not ended has no best row.
+    """
+    experiments = grouped((row.point, row.experiment) for row in rows)
     tops = {
-        (point, column): best(at_point, column, rules)
+        (point, column): best(whole, column, rules)
         for point, at_point in experiments.items()
+        if len(whole := [each for each in at_point if each is not None]) == len(at_point)
         for column in columns
     }
 

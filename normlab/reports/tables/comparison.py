@@ -100,25 +100,23 @@ def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Pa
 def best(rows: Sequence[Experiment], score: str, rules: PairRules) -> Experiment | None:
     """Return the row that is significantly better than every other row, or None if there is none.
 
-    No row is best if a run of any row diverged. Rows without the score are ignored. The others must
-    have at least five seeds, all of them finished and clearly better than the untrained baseline,
-    and paired runs must share their code. p values are Holm-corrected over all pairs of rows. Probe
-    metrics and scores without a better direction, such as `length_ratio`, have no best row.
+    All rows must have the score in at least five seeds, all of them finished and clearly better
+    than the untrained baseline, and paired runs must share their code. p values are Holm-corrected
+    over all pairs of rows. Probe metrics and scores without a better direction, such as
+    `length_ratio`, have no best row.
     """
-    if is_probe_metric(score) or not has_direction(score):
+    if is_probe_metric(score) or not has_direction(score) or len(rows) < 2:
         return None
-    if any(count_diverged(row.records) for row in rows):
+    if not all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in rows):
         return None
-    scored = [row for row in rows if row.scores(score)]
-    whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in scored)
-    if len(scored) < 2 or not whole or any(at_baseline(row.records, score) for row in scored):
+    if any(at_baseline(row.records, score) for row in rows):
         return None
-    both = list(combinations(scored, 2))
+    both = list(combinations(rows, 2))
     compared = [Comparison.of(a, b, rules) for a, b in both]
     if not all(each.has_one_code for each in compared):
         return None
-    sign = 1 if next(iter(scored[0].scores(score).values())).higher_is_better else -1
-    top = max(scored, key=lambda row: sign * fmean(row.values(score).values()))
+    sign = 1 if next(iter(rows[0].scores(score).values())).higher_is_better else -1
+    top = max(rows, key=lambda row: sign * fmean(row.values(score).values()))
     gaps = [each.interval(score) for each in compared]
     corrected = holm([1.0 if gap is None else p_value(gap) for gap in gaps])
     for (a, b), gap, p in zip(both, gaps, corrected, strict=True):
