@@ -41,13 +41,14 @@ def short_number(value: float | int) -> str:
     if not math.isfinite(value):
         return str(float(value))
     whole = abs(value) >= 1000 or value == int(value)
-    return f"{value:,.0f}" if whole else f"{value:.4g}"
+    return f"{value:z,.0f}" if whole else f"{value:.4g}"
 
 
 def aligned(*values: float | int) -> list[str]:
     """Format numbers with the decimals that the largest number needs to show three digits.
 
-    If a number is a million or more, each is written with three digits and a power of ten.
+    If a number is a million or more, each is written with three digits and a power of ten. If all
+    numbers round to zero at `MOST_DECIMALS`, each is written as `0`.
     """
     finite = [abs(value) for value in values if math.isfinite(value) and value]
     if finite and max(finite) >= _POWERS:
@@ -57,14 +58,14 @@ def aligned(*values: float | int) -> list[str]:
 
 def decimals_of(*values: float | int) -> int:
     """Return the number of decimals that the largest number needs to show three digits."""
-    finite = [abs(value) for value in values if math.isfinite(value) and value]
+    finite = [abs(each) for each in values if math.isfinite(each) and round(each, MOST_DECIMALS)]
     needed = 2 - math.floor(math.log10(max(finite))) if finite else 0
     return min(MOST_DECIMALS, max(0, needed))
 
 
 def with_decimals(values: Sequence[float], decimals: int) -> list[str]:
-    """Format numbers with this many decimals, and infinity as `inf`."""
-    return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
+    """Format numbers with this many decimals, infinity as `inf`, and zero without a sign."""
+    return [f"{value:z.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
 
 
 def rounded_count(count: float) -> str:

@@ -92,7 +92,7 @@ def reason_of(judged_part: "JudgedPart") -> Reason | str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.1%}"
+    return f"{share:z.1%}"
 
 
 def side_values(judged_part: "JudgedPart") -> tuple[SideValue, ...]:
@@ -126,18 +126,16 @@ def aligned_interval(
 ) -> tuple[str, ...]:
     """Format a number and the ends of its interval with the same decimals.
 
-    Decimals are added until no end rounds to a value in `bounds` that it does not equal.
+    Decimals are added until no end rounds to a value in `bounds` from which it differs at
+    `MOST_DECIMALS`. Three zeros need no decimals.
     """
     texts, decimals = aligned(mean, low, high), decimals_of(mean, low, high)
-    has_powers = any("e" in text for text in texts)
-    while (
-        not has_powers
-        and decimals < MOST_DECIMALS
-        and any(
-            end != bound and round(end, decimals) == round(bound, decimals)
-            for end in (low, high)
-            for bound in bounds
-        )
+    is_settled = any("e" in text for text in texts) or not any(map(float, texts))
+    while not is_settled and any(
+        round(end, decimals) == round(bound, decimals)
+        and round(end, MOST_DECIMALS) != round(bound, MOST_DECIMALS)
+        for end in (low, high)
+        for bound in bounds
     ):
         decimals += 1
         texts = with_decimals((mean, low, high), decimals)

@@ -216,7 +216,7 @@ def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
     tests = bootstrap(first, second, arguments.data_dir, samples=_BOOTSTRAP)
     columns = ["seed", *names, "difference", "p"]
     rows = [
-        [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]
+        [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+z.2f}", f"{t.p:.4f}"]
         for seed, t in tests.items()
     ]
     notes = _bootstrap_notes(tests, names, build_table(runs).notes)
@@ -252,7 +252,8 @@ def _bootstrap_notes(
         *notes,
         Note.short("all: the counts of each sentence are summed over the seeds"),
         Note.short(
-            f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
-            "(t test); this interval is about other seeds, the bootstrap about other sentences"
+            f"over seeds: {gap.mean:+z.2f} [{gap.low:+z.2f}, {gap.high:+z.2f}], "
+            f"p {p_value(gap):.4f} (t test); this interval is about other seeds, the bootstrap "
+            "about other sentences"
         ),
     ]

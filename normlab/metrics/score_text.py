@@ -1,5 +1,7 @@
 """Formats the names and values of scores for readers, using the glossary."""
 
+from typing import Literal
+
 from normlab.metrics.glossary import POINTS, metric
 from normlab.records.record import is_probe_metric
 
@@ -53,15 +55,19 @@ def unit_of_differences(score: str) -> str:
     return known.name if known and known.unit == POINTS else ""
 
 
-def score_text(value: float, score: str) -> str:
-    """Format a value with the decimals usual for its score, or with three digits from 1e5 on."""
+def score_text(value: float, score: str, *, sign: Literal["", "+"] = "") -> str:
+    """Format a value with the decimals usual for its score, or with three digits from 1e5 on.
+
+    With `sign="+"`, positive values have a sign. A value that rounds to zero never has a minus.
+    """
     known = metric(score)
     decimals = known.decimals if known else _OWN_DECIMALS
     if decimals == 0 and abs(value) < 1e15:  # steps and tokens
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.{decimals}f}"
+        return f"{value:{sign}z,.0f}"
+    form = "z.3g" if abs(value) >= 1e5 else f"z.{decimals}f"
+    return f"{value:{sign}{form}}"
 
 
 def difference_text(value: float, score: str) -> str:
     """Format a difference between two values of a score, with its sign."""
-    return f"{'-' if value < 0 else '+'}{score_text(abs(value), score)}"
+    return score_text(value, score, sign="+")

@@ -50,6 +50,9 @@ def test_an_interval_end_is_not_rounded_to_a_bound_that_it_does_not_equal():
     assert shown(2.27, 0.5, 3.45, (0.5,)) == "2.27 [0.50, 3.45]"
     assert shown(0.5, -0.003, 1.0, (0.0,)) == "0.500 [-0.003, 1.000]"
 
+    assert shown(-1e-9, -2e-8, 3e-8, (-0.05, 0.0, 0.05)) == "0 [0, 0]"
+    assert shown(-0.0004, -0.2, 0.1) == "0.000 [-0.200, 0.100]"
+
 
 def test_a_huge_factor_has_three_digits_and_a_power_of_ten():
     assert aligned(1.07, 1.55e17) == ["1.07", "1.55e+17"]

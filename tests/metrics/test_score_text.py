@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab.metrics.score_text import heading, score_text
+from normlab.metrics.score_text import difference_text, heading, score_text
 from tests.reports.handmade import BLEU
 
 STEPS = "valid/steps_to/bleu_20"
@@ -20,6 +20,12 @@ STEPS = "valid/steps_to/bleu_20"
 )
 def test_the_number_of_digits_depends_on_the_kind_of_score(value, score, text):
     assert score_text(value, score) == text
+
+
+def test_a_value_that_rounds_to_zero_has_no_minus():
+    assert score_text(-0.0004, "valid/loss") == "0.000"
+    assert score_text(-0.4, STEPS) == "0"
+    assert [difference_text(x, BLEU) for x in (-0.004, 0.004)] == ["+0.00"] * 2
 
 
 def test_scores_have_the_names_that_papers_use():

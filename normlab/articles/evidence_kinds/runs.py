@@ -125,7 +125,7 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
         return f"{mean}{deviation}{' %' if self.percent else ''}"
 
     def _digits(self, value: float) -> str:
-        return f"{value:.1f}" if self.percent else score_text(value, self.score)
+        return f"{value:z.1f}" if self.percent else score_text(value, self.score)
 
 
 @register("trains")

@@ -5,7 +5,6 @@ have the sentences. The findings of checks and sources are in the ledger, but on
 Chinese is in `normlab.articles.checks_in_chinese`, and in `chinese:` of a claim's `published:`.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from msgspec import structs
 from normlab.claims.in_words.language import Locale, ScoreName
 from normlab.claims.ledger_file import SavedPart
 from normlab.claims.side import sides_text
-from normlab.formats import MOST_DECIMALS
 from normlab.templates import environment
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def finding_text(part: SavedPart, language: Locale) -> str:
     values = {
         "score": language.score_name(part.scores[0]) if part.scores else ScoreName(""),
         "unit": part.unit,
-        "number": [language.signed(text) for text in _number(part)],
+        "number": [language.signed(text) for text in part.number],
         "sides": sides_text(
             [structs.replace(side, value=language.signed(side.value)) for side in part.sides],
             chinese=language.choose(True, False),
@@ -63,13 +61,6 @@ def facts_text(part: SavedPart, language: Locale) -> str:
 def grade_text(part: SavedPart, language: Locale) -> str:
     """Return the grade of the evidence with its setting, or "" if it has no grade."""
     return language.choose(*part.grades) if part.grades else ""
-
-
-def _number(part: SavedPart) -> Sequence[str]:
-    """Return the number of a part with its interval, as plain zeros if all of it rounds to zero."""
-    numbers = [each for each in (part.value, part.low, part.high) if isinstance(each, float)]
-    is_zero = numbers and all(round(each, MOST_DECIMALS) == 0 for each in numbers)
-    return ["0"] * len(part.number) if is_zero else part.number
 
 
 def _limits(part: SavedPart) -> str:

@@ -24,12 +24,6 @@ def test_a_difference_has_its_interval_and_margin_in_both_languages():
     assert "BLEU" in finding_text(part, CHINESE) and "margin" not in finding_text(part, CHINESE)
 
 
-def test_a_number_that_rounds_to_zero_has_no_sign_and_a_small_one_is_within_the_margin():
-    zero = {"value": -1e-9, "low": -1e-9, "high": 1e-9}
-    text = finding_text(difference("no difference", "-0", "-0", "0", **zero), ENGLISH)
-    assert text.startswith("difference in BLEU 0 [0, 0]; within the margin")
-
-
 @pytest.mark.parametrize(("language", "text"), [(ENGLISH, "equal to 1e-7"), (CHINESE, "")])
 def test_a_check_finding_in_the_ledger_has_an_english_text_and_no_chinese_one(language, text):
     assert (
