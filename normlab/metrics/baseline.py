@@ -1,10 +1,11 @@
 """Decides whether runs have learned, by comparing their scores with an untrained baseline."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from normlab.metrics.glossary import is_accuracy, is_loss, metric
+from normlab.metrics.glossary import is_accuracy, is_amount_of_training, is_loss
 from normlab.metrics.significance import t_interval, wilson
 from normlab.records.record import RunRecord, is_probe_metric
 
@@ -82,10 +83,15 @@ class BaselineComparison(NamedTuple):
     baseline: float
     beaten: bool
 
+    @property
+    def is_near(self) -> bool:
+        """Whether the mean does not clearly beat the baseline although it is a finite number."""
+        return not self.beaten and math.isfinite(self.mean)
+
 
 def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineComparison | None:
     """Compare a score of runs with the untrained baseline. Return None if it is unknown."""
-    if is_probe_metric(score) or _is_amount_of_training(score):
+    if is_probe_metric(score) or is_amount_of_training(score):
         records = [record for record in records if record.budget.steps > 1]
         score = _learning_score(records)
     name = score.rpartition("/")[2]
@@ -98,12 +104,6 @@ def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineCompar
     n, higher = min(each.n for each in scores), scores[0].higher_is_better
     beaten = clearly_beats(baseline, values, name, higher_is_better=higher, n=n)
     return BaselineComparison(score, statistics.fmean(values), baseline, beaten)
-
-
-def _is_amount_of_training(name: str) -> bool:
-    """Return whether a score is the updates or tokens that a run needed to get somewhere."""
-    known = metric(name)
-    return known is not None and known.better == "less" and known.unit in ("updates", "tokens")
 
 
 def _learning_score(records: Sequence[RunRecord]) -> str:

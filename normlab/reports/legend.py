@@ -35,11 +35,15 @@ class About(Enum):
 
 @dataclass(frozen=True)
 class Note:
-    """A note below a table. `brief` is its short form, or "" if the legend can omit it."""
+    """A note below a table. `brief` is its short form, or "" if the legend can omit it.
+
+    `in_terminal` replaces the text in a terminal, whose tables have no bold, for example.
+    """
 
     text: str
     brief: str = ""
     about: About = About.OTHER
+    in_terminal: str = ""
 
     @classmethod
     def short(cls, text: str) -> "Note":
@@ -53,7 +57,7 @@ def print_legend(notes: Sequence[Note], *, whole: bool) -> None:
     The short form mentions `--notes` if that would print more.
     """
     if whole:
-        for text in dict.fromkeys(one_line(note.text) for note in notes):
+        for text in dict.fromkeys(one_line(note.in_terminal or note.text) for note in notes):
             print_prose(text)
         return
     briefs = [*dict.fromkeys(one_line(note.brief) for note in notes if note.brief)]

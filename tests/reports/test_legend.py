@@ -15,6 +15,8 @@ def test_a_legend_has_the_brief_notes_on_three_lines_and_mentions_the_others(cap
 def test_full_notes_are_printed_once_each_and_short_ones_are_already_in_full(capsys):
     print_legend([Note("one", "o"), Note("one", "o"), Note("two")], whole=True)
     assert capsys.readouterr().out == "one\ntwo\n"
+    print_legend([Note("bold: best", in_terminal="*: best")], whole=True)
+    assert capsys.readouterr().out == "*: best\n"
     print_legend([Note.short("one"), Note.short("one")], whole=False)
     assert capsys.readouterr().out == "one\n"
 

@@ -15,6 +15,7 @@ from normlab.articles.results import Results
 from normlab.claims.in_words.language import Locale, Words
 from normlab.errors import UserError
 from normlab.metrics.baseline import at_baseline
+from normlab.metrics.glossary import is_amount_of_training
 from normlab.metrics.score_text import score_text
 from normlab.metrics.significance import Interval
 from normlab.records.pairs import PLANNED, Experiment, Summary
@@ -103,9 +104,10 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
         if not values:
             return language.runs.trains.format(n=0, of=len(experiment.records))
         finite = [value for value in values if math.isfinite(value)]
-        if not finite:
+        unreached = is_amount_of_training(self.score) and len(finite) < len(values)
+        if unreached and not finite:
             text = language.runs.never
-        elif len(finite) < len(values):
+        elif unreached:
             text = language.runs.reached.format(n=len(finite), of=len(values))
         else:
             text = self._mean_and_deviation(values, language)

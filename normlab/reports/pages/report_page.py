@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.formats import duration
+from normlab.metrics.glossary import is_amount_of_training
 from normlab.metrics.score_text import score_text
 from normlab.records.grouping import grouped
 from normlab.records.record import RunRecord, parts
@@ -82,7 +83,8 @@ def _page_of_runs(
 def _score(record: RunRecord, column: str) -> str:
     if (score := record.metric(column)) is None:
         return "\N{EN DASH}"
-    return "not reached" if math.isinf(score.value) else score_text(score.value, column)
+    unreached = math.isinf(score.value) and is_amount_of_training(column)
+    return "not reached" if unreached else score_text(score.value, column)
 
 
 def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:

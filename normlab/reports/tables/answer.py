@@ -32,6 +32,7 @@ _STANDINGS = {
         "not compared (the row to compare with is near the untrained baseline)"
     ),
     Standing.DIVERGED: "seeds that diverged",
+    Standing.NOT_FINITE: "not compared (not every seed has a finite score)",
     Standing.UNKNOWN: "not compared",
 }
 

@@ -20,13 +20,13 @@ from normlab.reports.tables.uncompared import Uncompared
 from normlab.reports.tables.unlike_settings import UnlikeSetting, unlike_settings
 from normlab.reports.tables.untrained import Untrained
 
-BOLD = (
-    "bold: better than every other row at its point, p below 0.05 after Holm over all pairs of "
+_BEST = (
+    "{mark}: better than every other row at its point, p below 0.05 after Holm over all pairs of "
     f"rows; all rows have {SEEDS_TO_DECIDE} seeds or more, all of them finished and clearly better "
     "than the untrained baseline, and the two runs of each pair have the same code"
 )
 _VALUES = (
-    "mean +- standard deviation over the seeds that finished; in brackets the difference from "
+    "mean +- standard deviation over the seeds that finished; {place} the difference from "
     "{baseline}{at}, paired by seed, with its 95 % t interval and p value, not corrected for "
     "multiple comparisons"
 )
@@ -71,10 +71,10 @@ def _note_on_runs(records: Sequence[RunRecord]) -> Note:
         ", ".join(sorted(set(map(str, values)))) for values in zip(*facts, strict=True)
     )
     steps = sorted({record.budget.steps for record in records if record.finished})
-    several = " or ".join(f"{n:,}" for n in steps) or "no"
+    several = " or ".join(f"{n:,}" for n in steps)
     updates = f"{steps[0]:,} to {steps[-1]:,}" if len(steps) > 3 else several
-    text = f"data: {sources}; {precisions} on {devices}; {updates} updates"
-    return Note(text, about=About.DATA)
+    length = f"{updates} updates" if steps else "no run finished"
+    return Note(f"data: {sources}; {precisions} on {devices}; {length}", about=About.DATA)
 
 
 def _how_to_read(
@@ -86,13 +86,19 @@ def _how_to_read(
         yield Note(f"tested: {', or '.join(weights)}", about=About.TESTED)
     at = " at the same point" if any(row.point for row in rows) else ""
     fewest, most = (pick(len(each.records) for each in experiments.values()) for pick in (min, max))
+    in_brackets, in_second_table = (
+        _VALUES.format(place=place, baseline=arrangement.baseline, at=at)
+        for place in ("in brackets", "in the second table")
+    )
     yield Note(
-        _VALUES.format(baseline=arrangement.baseline, at=at),
+        in_brackets,
         "+-: standard deviation over seeds; [ ]: 95 % interval" if most > 1 else "",
         About.VALUES,
+        in_second_table,
     )
     if any(entry.best for row in rows for entry in row.entries.values()):
-        yield Note(BOLD, "*: better than every other row, p < 0.05 after Holm", About.BOLD)
+        brief = "*: better than every other row, p < 0.05 after Holm"
+        yield Note(_BEST.format(mark="bold"), brief, About.BOLD, _BEST.format(mark="*"))
     if arrangement.study is not None and arrangement.study.is_pilot:
         yield Note("a pilot: it decides nothing", "a pilot: it decides nothing", About.SEEDS)
     elif fewest < SEEDS_TO_DECIDE:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from normlab.metrics.glossary import is_amount_of_training
 from normlab.metrics.score_text import difference_text, heading, score_text
 from normlab.metrics.significance import Interval, p_value
 from normlab.records.pairs import Experiment, Summary
@@ -72,7 +73,7 @@ class Entry:
         """The mean and standard deviation as text, or None if there is no value."""
         if (summary := self.summary) is None:
             return None
-        if math.isinf(summary.mean):  # steps to a target that some seed never reached
+        if math.isinf(summary.mean) and is_amount_of_training(self.score):
             reached = sum(map(math.isfinite, self.values))
             return ValueText(f"reached {reached}/{summary.n}" if reached else "not reached")
         sd = "" if summary.sd is None else score_text(summary.sd, self.score)

@@ -2,14 +2,15 @@
 
 A row is above or below the baseline only if the 95 % interval of the difference excludes zero, or
 for a single seed if the bare difference is not zero. If several seeds all have the same difference,
-there is no interval, and the row is not clearly different. A row that did not clearly learn is not
-compared.
+there is no interval, and the row is not clearly different. A row that did not clearly learn, or
+that has a score which is not finite, is not compared.
 """
 
+import math
 from enum import Enum
 from typing import NamedTuple
 
-from normlab.metrics.baseline import at_baseline
+from normlab.metrics.baseline import against_baseline
 from normlab.records.record import is_probe_metric
 from normlab.reports.tables.comparison import count_diverged
 from normlab.reports.tables.score_table import ScoreRow, ScoreTable
@@ -24,6 +25,7 @@ class Standing(Enum):
     UNTRAINED = "untrained"
     UNTRAINED_BASELINE = "untrained baseline"
     DIVERGED = "diverged"
+    NOT_FINITE = "not finite"
     UNKNOWN = "unknown"
 
     @property
@@ -52,9 +54,9 @@ def main_score(table: ScoreTable) -> str | None:
 
 
 def is_untrained(row: ScoreRow, column: str) -> bool:
-    """Return whether a row's score is not clearly better than the untrained baseline."""
+    """Return whether a row's score is near the untrained baseline."""
     ended = [record for record in row.records if record.finished]
-    return bool(ended) and at_baseline(ended, column)
+    return (compared := against_baseline(ended, column)) is not None and compared.is_near
 
 
 def point_difference(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifference:
@@ -68,6 +70,8 @@ def point_difference(row: ScoreRow, base: ScoreRow | None, column: str) -> Point
     if is_untrained(base, column):
         return PointDifference(row.point, Standing.UNTRAINED_BASELINE)
     entry = row.entries[column]
+    if not all(map(math.isfinite, [*entry.values, *base.entries[column].values])):
+        return PointDifference(row.point, Standing.NOT_FINITE)
     if (gap := entry.difference) is not None:
         standing = Standing.of(gap.low, gap.high)
         return PointDifference(row.point, standing, gap.mean, (gap.low, gap.high))

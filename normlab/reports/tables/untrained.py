@@ -8,7 +8,7 @@ from normlab.metrics.baseline import (
     NOT_CLEAR,
     ON_PLATEAU,
     PLATEAU,
-    at_baseline,
+    against_baseline,
     is_near_baseline,
     on_plateau,
 )
@@ -36,7 +36,11 @@ class Untrained:
     def of(cls, rows: Mapping[str, Experiment], scores: Sequence[str]) -> "Untrained":
         finished = {row: [r for r in each.records if r.finished] for row, each in rows.items()}
         near = {
-            score: [row for row, records in finished.items() if at_baseline(records, score)]
+            score: [
+                row
+                for row, records in finished.items()
+                if (compared := against_baseline(records, score)) is not None and compared.is_near
+            ]
             for score in scores
         }
         counts = {

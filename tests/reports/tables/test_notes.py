@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU
-from tests.reports.handmade import BLEU, build, made, noisy, note_of, run, study, table
+from normlab.reports.legend import About
+from tests.reports.handmade import BLEU, build, diverged, made, noisy, note_of, run, study, table
 
 FOUR_SEEDS = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
 
@@ -27,6 +28,17 @@ def test_notes_report_the_number_of_updates_the_tested_weights_and_the_baseline(
     note = note_of(found, NOT_CLEAR)  # 6.2 is better, but not by a nat
     assert note.startswith(f"{NOT_CLEAR} ({CLEAR}), so a difference says nothing")
     assert note.endswith("says nothing: valid/loss (all rows)")
+
+
+def test_the_note_on_the_best_row_names_the_mark_of_the_terminal_there():
+    (best,) = (note for note in table(noisy(30.0, 20.0)).notes if note.about is About.BOLD)
+    assert best.text.startswith("bold: better than every other row at its point")
+    assert best.in_terminal == best.text.replace("bold:", "*:")
+
+
+def test_a_table_whose_runs_all_diverged_says_that_no_run_finished():
+    lost = [run(diverged(made(name, 1), 45), name) for name in ("ln", "bn")]
+    assert build(study(), lost).notes[0].text.endswith("; no run finished")
 
 
 def test_runs_that_did_not_learn_or_that_see_the_future_are_marked():

@@ -23,6 +23,7 @@ STEPS = "valid/steps_to/bleu_20"
         ({"ln": [math.inf, math.inf]}, STEPS, "not reached"),
         ({"ln": [math.inf, 100.0, 200.0]}, STEPS, "reached 2/3"),
         ({"ln": [100.0, 300.0]}, STEPS, "200 +- 141"),
+        ({"ln": [math.inf, 20.0]}, "test/perplexity", "inf"),
     ],
 )
 def test_a_cell_shows_nan_and_how_many_runs_reached_a_target(values, score, text):

@@ -1,5 +1,7 @@
 """How a row compares with the baseline at a point."""
 
+import math
+
 import pytest
 from msgspec.structs import replace
 
@@ -41,6 +43,20 @@ def test_a_row_with_a_diverged_seed_or_without_a_baseline_is_not_compared():
     assert point_difference(row(of, "bn"), row(of, "ln"), BLEU).standing is Standing.DIVERGED
     of = table({"ln": [30.0], "bn": [28.0]})
     assert point_difference(row(of, "bn"), None, BLEU).standing is Standing.UNKNOWN
+
+
+def test_a_row_with_a_score_that_is_not_finite_is_not_compared_and_not_near_the_baseline():
+    levels = {"ln": [30.0, 31.0], "bn": [28.0, math.nan]}
+    made_of = [
+        run(replace(made(name, seed, {BLEU: value}), floors={"bleu": 3.0}), name, seed)
+        for name, values in levels.items()
+        for seed, value in enumerate(values, 1)
+    ]
+    of = build(study(), made_of)
+    assert point_difference(row(of, "bn"), row(of, "ln"), BLEU).standing is Standing.NOT_FINITE
+    assert point_difference(row(of, "ln"), row(of, "bn"), BLEU).standing is Standing.NOT_FINITE
+    assert "bn is not compared (not every seed has a finite score)" in of.answer
+    assert not any("near the untrained baseline" in note.brief for note in of.notes)
 
 
 def test_the_main_score_is_the_first_column_that_a_row_has():
