@@ -4,6 +4,7 @@
 first use.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
 from normlab.reports.arrangement.unplanned import arrange, main_tests
 from normlab.reports.figures.drawing import draw, write
+from normlab.reports.figures.fonts import lack_of_glyphs
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.paper_figures import KINDS, LACK
 from normlab.reports.runs import rows_of_run, unplaced_run
@@ -43,7 +45,8 @@ class Picture:
 
     def save(self, path: Path | str) -> Path:
         """Write the figure as `.svg`, `.pdf` or `.png`, by the path's suffix. Return the path."""
-        write(self.figure, Path(path), title=self.title)
+        if texts := write(self.figure, Path(path), title=self.title):
+            warnings.warn(lack_of_glyphs(texts), stacklevel=2)
         return Path(path)
 
 

@@ -107,15 +107,19 @@ def _draw(
     sections: "Sequence[TableSection]", folder: Path, form: str, *, columns_only: bool
 ) -> None:
     """Draw figures, and print each path when its figure is done (a dozen may take a minute)."""
+    from normlab.reports.figures.fonts import lack_of_glyphs
     from normlab.reports.figures.paper_figures import LACK
     from normlab.reports.report import draw_figures
 
-    lacking: dict[str, None] = {}
-    for name, path in draw_figures(sections, folder, form, columns_only=columns_only):
+    lacking, boxes = dict[str, None](), dict[str, None]()
+    for name, path, texts in draw_figures(sections, folder, form, columns_only=columns_only):
         if path is None:
             lacking[name] = None
         else:
             print(path, flush=True)
+        boxes |= dict.fromkeys(texts)
+    if boxes:
+        print_error(lack_of_glyphs(boxes))
     if lacking:
         names = f"figure{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}"
         print_error(f"{names} skipped: {LACK}")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
@@ -144,22 +145,33 @@ def write_latex(sections: Sequence[TableSection], file: Path, uncertainty: Uncer
     return file
 
 
+class DrawnFigure(NamedTuple):
+    """A figure's name, its path, and its texts that have a character without a glyph.
+
+    The path is None if no run has the values that the figure shows.
+    """
+
+    name: str
+    path: Path | None
+    texts_without_glyphs: tuple[str, ...] = ()
+
+
 def draw_figures(
     sections: Sequence[TableSection], folder: Path, form: str, *, columns_only: bool = False
-) -> Iterator[tuple[str, Path | None]]:
-    """Draw the figures of tables as `svg`, `pdf` or `png`, and yield each figure's name and path.
+) -> Iterator[DrawnFigure]:
+    """Draw the figures of tables as `svg`, `pdf` or `png`, and yield each of them.
 
-    The path is None if no run has the values that the figure shows. If there are several tables,
-    the figures of each are in a subfolder. With `columns_only`, only the tables' columns are drawn.
+    If there are several tables, the figures of each are in a subfolder. With `columns_only`, only
+    the tables' columns are drawn.
     """
     for each in sections:
         of_table = re.sub(r"[^a-z0-9]+", "_", each.name.lower()).strip("_")
         styles = row_styles(each.runs)
         for name, title, panels in figures_of(each.runs, each.table, columns_only=columns_only):
             if not panels:
-                yield name, None
+                yield DrawnFigure(name, None)
                 continue
             path = folder / of_table / f"{name}.{form}"
             with at_work(f"drawing {path}"):
-                write(draw(panels, styles, LIGHT), path, title=title)
-            yield name, path
+                texts = write(draw(panels, styles, LIGHT), path, title=title)
+            yield DrawnFigure(name, path, texts)

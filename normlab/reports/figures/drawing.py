@@ -1,5 +1,6 @@
 """Figures for papers, drawn with matplotlib from the content of charts (`panel.py`)."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
+from normlab.reports.figures.fonts import font_families, texts_without_glyphs
 from normlab.reports.figures.line_styles import DASHES, LIGHT, MARKS, LineStyle, Theme
 from normlab.reports.figures.panel import STEP, Panel, Series
 
@@ -177,8 +179,11 @@ def _set_x_axis(axes: "Axes", panel: Panel, lines: Sequence[Series]) -> None:
     axes.set_xticks(panel.ticks, labels)
 
 
-def write(figure: "Figure", path: Path, *, title: str) -> None:
-    """Write a figure as `.svg`, `.pdf` or `.png`, by the path's suffix, in reproducible bytes."""
+def write(figure: "Figure", path: Path, *, title: str) -> tuple[str, ...]:
+    """Write a figure as `.svg`, `.pdf` or `.png`, by the path's suffix, in reproducible bytes.
+
+    Returns the texts that have a character without a glyph, which matplotlib draws as boxes.
+    """
     form = path.suffix.removeprefix(".")
     # A date or a library version would change the bytes.
     nothing = {
@@ -187,8 +192,10 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with drawing(), atomic_write(path, "wb") as file:
+    with drawing(), warnings.catch_warnings(), atomic_write(path, "wb") as file:
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # once per character
         figure.savefig(file, format=form, dpi=200, metadata={**nothing[form], "Title": title})
+        return texts_without_glyphs(figure)
 
 
 @contextmanager
@@ -202,6 +209,7 @@ def drawing(theme: Theme = LIGHT) -> Iterator[None]:
         **dict.fromkeys(quiet, theme.quiet),
         **dict.fromkeys(("axes.titlecolor", "text.color"), theme.ink),
         "grid.color": theme.grid,
+        "font.family": font_families(),
     }
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
