@@ -25,6 +25,7 @@ from normlab.claims.decision import (
     undecided_by_seen,
 )
 from normlab.claims.evidence import EvidenceStore, PlannedRuns
+from normlab.claims.measurement import Measurement, measurement
 from normlab.claims.sample import Count, Sample, Selection, sample_of
 from normlab.claims.side import Side, names_of
 from normlab.claims.source import EvidenceSource, Unit
@@ -75,14 +76,6 @@ class Basis:
     trained: tuple[tuple[str, int, int], ...] = ()
     excluded: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A command that measures more, and its cost, such as `30 runs, about 2.0 h`."""
-
-    command: str
-    cost: str
 
 
 @dataclass(frozen=True)
@@ -356,7 +349,6 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if target is None:
             return None
         plan = evidence.plan(self.study, self.scale)
-        study, scale = plan.study, plan.scale
         seeds = target - have
         # Use new seeds, because completing a partly run seed could pair runs from two machines, and
         # publishing a seed again is refused.
@@ -370,16 +362,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if again:  # new runs use a different text than the published ones, so all are run again
             new = sorted({*known_seeds, *new})
             part = plan.smallest_part([{}])
-        words = [study.name, f"scale={self.scale}", *part.words]
-        if sorted(scale.seeds) != new:
-            words.append(f"seeds={','.join(map(str, new))}")
-        runs = part.settings * len(new)
-        hours = runs * scale.minutes / 60
-        takes = f"{hours:.1f} h" if hours > 2 else f"{60 * hours:.0f} min"
-        cost = f"{runs} runs, about {takes}; data: {scale.data}"
-        if again:
-            cost += ", which has changed since: run all seeds again and publish with --replace"
-        return Measurement(f"normlab study run {' '.join(words)}", cost)
+        return measurement(plan, evidence, part, new, again=again)
 
 
 def _layers(run: RunRecord) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ Check findings are in `results/computed.json`, and timings in `results/bench/nor
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -15,12 +16,14 @@ from msgspec import Struct
 
 from normlab.claims.where import Where
 from normlab.errors import UserError
+from normlab.records.grouping import grouped
 from normlab.records.labels import norm_label
 from normlab.records.packed import Key, address_of
 from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, written
-from normlab.studies.load import load_study
+from normlab.studies import published_trials
+from normlab.studies.load import load_study, unchosen
 from normlab.studies.study import Study
 from normlab.studies.study_part import SmallestPart, smallest_part
 
@@ -181,12 +184,14 @@ class EvidenceStore:
     """All evidence: runs, timings and check findings.
 
     `records` has the runs of each study and scale, keyed by run id. A packed run belongs to the
-    study of its folder. `damaged` has a message for each unreadable run, and `timings` has the
+    study of its folder. `untrainable` has the rows, with their points, for which tuning found no
+    rate that trains. `damaged` has a message for each unreadable run, and `timings` has the
     reports, keyed by file name without `.json`. `configs` is the folder with the studies.
     """
 
     configs: Path
     records: dict[StudyScale, dict[str, RecordAt]] = field(default_factory=dict)
+    untrainable: dict[StudyScale, set[str]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     timings: dict[str, Timings] = field(default_factory=dict)
     computed: Mapping[str, Sequence[CheckFinding]] = field(default_factory=dict)
@@ -198,6 +203,9 @@ class EvidenceStore:
         for path in sorted((results / BENCH).glob("norms*.json")):
             report = _read(path, Timings, f"python scripts/bench norms --json {path}")
             self.timings[path.stem] = msgspec.structs.replace(report, path=_relative(path, root))
+        for path in sorted(results.glob("*/tuning.json")):
+            for scale, trials in published_trials.read(path).items():
+                self.untrainable[path.parent.name, scale] = published_trials.untrainable(trials)
         for folder, record in store.entries():
             if (address := address_of(folder)) is not None:
                 study_scale = address.folder.parent.name, address.folder.name
@@ -207,6 +215,18 @@ class EvidenceStore:
     def add(self, study_scale: StudyScale, record_at: RecordAt) -> None:
         """Add a run to a study and scale, unless it has already been added."""
         self.records.setdefault(study_scale, {}).setdefault(record_at.record.run_id, record_at)
+
+    def untuned(self, study: str, scale: str) -> set[str]:
+        """Return the rows, with their points, whose rate a study has yet to choose at a scale."""
+        load = partial(load_study, configs=self.configs)
+        untuned = unchosen(self.plan(study, scale).study, scale, load)
+        return {*untuned} - self.untrainable.get((study, scale), set())
+
+    def finished(self, study: str, scale: str) -> Mapping[str, list[RunRecord]]:
+        """Return the finished published runs, keyed by the name of their row and point."""
+        runs = self.records.get((study, scale), {}).values()
+        addresses = ((address_of(run.folder, packed=False), run.record) for run in runs)
+        return grouped((at.name, run) for at, run in addresses if at and run.finished)
 
     def plan(self, study: str, scale: str) -> PlannedRuns:
         """Return a study's plan at a scale. Raise UserError for an unknown study or scale."""

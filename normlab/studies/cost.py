@@ -7,8 +7,6 @@ none, times come from another kind of device or from the study's file, and are m
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
 
 from normlab.config.machine import settled_device
 from normlab.formats import duration
@@ -16,65 +14,13 @@ from normlab.records.grouping import grouped
 from normlab.records.packed import pack
 from normlab.records.record import RunRecord
 from normlab.studies.job import Job
+from normlab.studies.run_times import ESTIMATE, OTHER_DEVICE, TimedRuns, timed
 from normlab.studies.study_runs import StudyRun
 
 COLUMNS = ("#", "row", "point", "runs", "to go", "length", "min/run", "hours")
-OTHER_DEVICE = "*"
-ESTIMATE = "~"
 _MILLION = 1_000_000
 _LIMITS = ("steps", "tokens", "epochs", "minutes")
 """The keys that limit a budget, which are also the units of the limits."""
-
-
-class TimedRuns(NamedTuple):
-    """Finished runs of one kind of device, from which times are estimated.
-
-    `whose` is "own" or "published". `other` is set if they used a different kind of device than the
-    remaining runs will use. If there are no runs, `minutes` is the estimate in the study's file.
-    """
-
-    records: Sequence[RunRecord]
-    whose: str = ""
-    other: bool = False
-    minutes: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        times = [record.budget.wall_seconds for record in self.records]
-        return median(times) if times else 60 * self.minutes
-
-    @property
-    def mark(self) -> str:
-        """The mark of an estimate that is not from runs on this kind of device, or ""."""
-        return ESTIMATE if not self.records else OTHER_DEVICE if self.other else ""
-
-    @property
-    def machines(self) -> list[str]:
-        environments = (record.environment for record in self.records)
-        devices = (machine.get("device", "an unknown machine") for machine in environments)
-        return [f"{self.whose} on {device}" for device in devices]
-
-
-def timed(
-    device: str, ours: Sequence[RunRecord], published: Sequence[RunRecord], *, minutes: float
-) -> TimedRuns:
-    """Return the finished runs that best predict how long a run takes on a device, `cpu` or `cuda`.
-
-    Runs on this kind of device are preferred, your own before published ones. If there are none,
-    the runs on the most frequent other kind of device are returned. `minutes` is the estimate in
-    the study's file.
-    """
-    sources = {"own": ours, "published": published}
-    for whose, records in sources.items():
-        if same := [each for each in records if each.environment.get("device_type") == device]:
-            return TimedRuns(same, whose)
-    for whose, records in sources.items():
-        kinds = Counter(each.environment.get("device_type") for each in records)
-        if kinds:
-            ((kind, _),) = kinds.most_common(1)
-            others = [each for each in records if each.environment.get("device_type") == kind]
-            return TimedRuns(others, whose, other=True)
-    return TimedRuns((), minutes=minutes)
 
 
 def cost_table(

@@ -212,12 +212,14 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
     return tuning
 
 
-def unchosen(study: Study, scale: str) -> tuple[str, ...]:
+def unchosen(
+    study: Study, scale: str, load: Callable[[str], Study] = load_study
+) -> tuple[str, ...]:
     """Return the rows, with their points, for which a scale with tuning has no chosen value yet."""
     size = study.scale(scale)
     if size.tuning is None:
         return ()
-    key = tuning_of(study, scale).key
+    key = tuning_of(study, scale, load).key
     return tuple(
         place_text(row, point)
         for point, row in product(points_of(size.grid), size.rows)

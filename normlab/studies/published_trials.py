@@ -13,6 +13,7 @@ from normlab.formats import pipes
 from normlab.metrics.rate_sensitivity import rate_sensitivity
 from normlab.records.files import only_writer
 from normlab.records.manifest import accept, write_files
+from normlab.records.point import place_text
 from normlab.records.record import plain
 
 _FORMAT = "normlab.tuning/1"
@@ -49,6 +50,16 @@ def read(path: Path) -> dict[str, Any]:
         return {}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error!r}); remove it and tune again") from None
+
+
+def untrainable(trials: Mapping[str, Any]) -> set[str]:
+    """Return the rows of a scale, with their points, that no value trains: all have been tried."""
+    values = trials["tuning"]["values"]
+    return {
+        place_text(row["row"], row["point"])
+        for row in trials["rows"]
+        if row["chosen"] is None and len(row["trials"]) == len(values)
+    }
 
 
 def with_others(

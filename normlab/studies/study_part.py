@@ -11,7 +11,7 @@ from normlab.config.overrides import check_given_once, with_full_keys
 from normlab.config.schema import full_key
 from normlab.errors import UserError
 from normlab.records.point import point_values
-from normlab.studies.study import SMOKE, Study
+from normlab.studies.study import SMOKE, Study, points_of
 
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
 _OF_ONE_RUN = (EXPERIMENT, "debug")  # keys that apply only to a single run
@@ -51,21 +51,21 @@ class StudyPart(NamedTuple):
 
 
 class SmallestPart(NamedTuple):
-    """The words that select a part of a study, and the number of its settings (runs per seed)."""
+    """The words that select a part of a study, and its places: rows with points of the grid."""
 
     words: list[str]
-    settings: int
+    places: list[tuple[str, str]]
 
 
 def smallest_part(study: Study, scale: str, places: Collection[tuple[str, str]]) -> SmallestPart:
     """Return the smallest part of a study that contains `places`, each a row and a grid point.
 
     It contains each of these rows at all combinations of the points' values, so it may have more
-    settings than there are places. A row or an axis that needs no restriction has no word.
+    places. A row or an axis that needs no restriction has no word.
     """
     size = study.scale(scale)
     rows = [row for row in size.rows if any(row == each for each, _ in places)]
-    words, settings = list[str](), len(rows)
+    words, grid = list[str](), dict(size.grid)
     if len(rows) < len(size.rows):
         numbers = [str(number) for number, row in enumerate(size.rows, 1) if row in rows]
         plain = all(_PLAIN_ROW.fullmatch(row) for row in rows)
@@ -75,10 +75,8 @@ def smallest_part(study: Study, scale: str, places: Collection[tuple[str, str]])
         chosen = [value for value in values if value in at_points]
         if len(chosen) < len(values) and all(map(_PLAIN_VALUE.fullmatch, chosen)):
             words.append(f"{axis}={','.join(chosen)}")
-            settings *= len(chosen)
-        else:
-            settings *= len(values)
-    return SmallestPart(words, settings)
+            grid[axis] = {value: values[value] for value in chosen}
+    return SmallestPart(words, [(row, point) for row in rows for point in points_of(grid)])
 
 
 def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:

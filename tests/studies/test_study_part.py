@@ -55,9 +55,10 @@ def test_the_smallest_part_has_the_given_rows_and_points(places, words, settings
     sizes = {"small": Scale((), (1,), 1.0, "none", tuple(ROWS), grid)}
     made = Study("one", "", "article 1", "", {row: () for row in ROWS}, (), sizes, grid=grid)
     part = smallest_part(made, "small", places)
-    assert (part.words, part.settings) == (words, settings)
+    assert (part.words, len(part.places)) == (words, settings)
     chosen = StudyPart.of(made, ["scale=small", *words])
     runs = made.planned("small", rows=chosen.rows, extra=chosen.extra)
+    assert {(run.row, run.point) for run in runs} == {*part.places}
     assert len(runs) == settings and places <= {(run.row, run.point) for run in runs}
 
 
