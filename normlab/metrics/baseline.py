@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from normlab.metrics.glossary import is_accuracy, is_amount_of_training, is_loss
+from normlab.metrics.glossary import is_accuracy, is_loss, metric
 from normlab.metrics.significance import t_interval, wilson
 from normlab.records.record import RunRecord, is_probe_metric
 
@@ -104,6 +104,15 @@ def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineCompar
     n, higher = min(each.n for each in scores), scores[0].higher_is_better
     beaten = clearly_beats(baseline, values, name, higher_is_better=higher, n=n)
     return BaselineComparison(score, statistics.fmean(values), baseline, beaten)
+
+
+def is_amount_of_training(name: str) -> bool:
+    """Return whether a score is the updates or tokens that a run needed to get somewhere.
+
+    It is infinite if the run never got there.
+    """
+    known = metric(name)
+    return known is not None and known.better == "less" and known.unit in ("updates", "tokens")
 
 
 def _learning_score(records: Sequence[RunRecord]) -> str:

@@ -398,12 +398,3 @@ def is_accuracy(name: str) -> bool:
     """Return whether a score is a share of examples that are predicted correctly."""
     known = metric(name)
     return known is not None and known.better == "more" and known.unit == SHARE
-
-
-def is_amount_of_training(name: str) -> bool:
-    """Return whether a score is the updates or tokens that a run needed to get somewhere.
-
-    It is infinite if the run never got there.
-    """
-    known = metric(name)
-    return known is not None and known.better == "less" and known.unit in ("updates", "tokens")

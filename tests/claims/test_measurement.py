@@ -24,7 +24,9 @@ def open_part(folder, evidence):
     """Return the measurement of a contrast between `ln` and `bn`."""
     claims = [claim(folder, contrast())]
     (entry,) = with_measurements(ledger(claims, evidence), evidence)
-    return entry.primary[0].to_measure
+    more = entry.primary[0].to_measure
+    assert more is not None
+    return more
 
 
 def test_a_command_begins_with_the_trials_that_choose_a_missing_rate(tmp_path):

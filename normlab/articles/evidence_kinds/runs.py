@@ -14,8 +14,7 @@ from normlab.articles.explanation import Explanation, Scores, in_both
 from normlab.articles.results import Results
 from normlab.claims.in_words.language import Locale, Words
 from normlab.errors import UserError
-from normlab.metrics.baseline import at_baseline
-from normlab.metrics.glossary import is_amount_of_training
+from normlab.metrics.baseline import at_baseline, is_amount_of_training
 from normlab.metrics.score_text import score_text
 from normlab.metrics.significance import Interval
 from normlab.records.pairs import PLANNED, Experiment, Summary

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.formats import duration
-from normlab.metrics.glossary import is_amount_of_training
+from normlab.metrics.baseline import is_amount_of_training
 from normlab.metrics.score_text import score_text
 from normlab.records.grouping import grouped
 from normlab.records.record import RunRecord, parts

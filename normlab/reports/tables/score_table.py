@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from normlab.metrics.glossary import is_amount_of_training
+from normlab.metrics.baseline import is_amount_of_training
 from normlab.metrics.score_text import difference_text, heading, score_text
 from normlab.metrics.significance import Interval, p_value
 from normlab.records.pairs import Experiment, Summary

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from normlab.records.record import Outcome
 from normlab.reports.arrangement.unplanned import arrange
-from normlab.reports.figures import drawing, fonts
+from normlab.reports.figures import drawing
 from normlab.reports.figures.line_styles import DARK, LIGHT, row_styles
 from normlab.reports.figures.paper_figures import KINDS
 from normlab.reports.runs import Run, unplaced_run
@@ -167,19 +167,3 @@ def test_a_single_plot_has_its_score_on_the_axis_and_no_type_3_fonts(tmp_path):
     assert axes.get_ylabel() == "Training loss (nats per token)"
     drawing.write(figure, tmp_path / "loss.pdf", title="loss")
     assert b"/Type3" not in (tmp_path / "loss.pdf").read_bytes()
-
-
-def test_only_installed_fonts_are_fallbacks(monkeypatch):
-    monkeypatch.setattr(fonts, "FALLBACKS", ("No Such Font", "STIXGeneral"))
-    assert fonts.font_families() == ["sans-serif", "STIXGeneral"]
-    (legend,) = draw(run(loss_rows({10: 5.0}))).legends
-    assert legend.get_texts()[0].get_fontfamily() == ["sans-serif", "STIXGeneral"]
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_name_whose_characters_are_in_no_font_is_returned_without_warnings(monkeypatch, tmp_path):
-    monkeypatch.setattr(fonts, "FALLBACKS", ())
-    figure = draw(run(loss_rows({10: 5.0}), norm="批归一化"))
-    assert drawing.write(figure, tmp_path / "loss.svg", title="loss") == ("批归一化",)
-    figure = draw(run(loss_rows({10: 5.0}), norm="bn"))
-    assert drawing.write(figure, tmp_path / "loss.svg", title="loss") == ()
