@@ -43,7 +43,7 @@ class TimedRuns(NamedTuple):
 def timed(
     device: str, ours: Sequence[RunRecord], published: Sequence[RunRecord], *, minutes: float
 ) -> TimedRuns:
-    """Return the finished runs that best predict how long a run takes on a device, `cpu` or `cuda`.
+    """Return the finished runs that best predict how long a run takes on a device, CPU or GPU.
 
     Runs on this kind of device are preferred, your own before published ones. If there are none,
     the runs on the most frequent other kind of device are returned. `minutes` is the estimate in
