@@ -1,6 +1,7 @@
 """Published choices of rates follow from published trials."""
 
 from normlab.config.folders import CONFIG_DIR
+from normlab.studies.load import load_study
 from normlab.studies.published_trials import read
 from normlab.studies.trials import best_value, sign_of
 
@@ -9,7 +10,9 @@ def test_published_choices_follow_from_their_trials():
     """Every tuning.json in results/ makes the same choices as the current code."""
     checked = 0
     for path in sorted((CONFIG_DIR.parent / "results").glob("*/tuning.json")):
+        scales = load_study(path.parent.name).scales
         for scale, found in read(path).items():
+            assert scale in scales, (path, scale)
             sign = sign_of(found["tuning"]["score"])
             for row in found["rows"]:
                 scores = {trial["value"]: trial["score"] for trial in row["trials"]}
