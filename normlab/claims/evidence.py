@@ -178,6 +178,12 @@ class RecordAt(NamedTuple):
     record: RunRecord
     folder: str
 
+    @property
+    def name(self) -> str:
+        """The name of a packed run, from its row and point, or "" for any other run."""
+        address = address_of(self.folder, packed=False)
+        return address.name if address else ""
+
 
 @dataclass
 class EvidenceStore:
@@ -225,8 +231,7 @@ class EvidenceStore:
     def finished(self, study: str, scale: str) -> Mapping[str, list[RunRecord]]:
         """Return the finished published runs, keyed by the name of their row and point."""
         runs = self.records.get((study, scale), {}).values()
-        addresses = ((address_of(run.folder, packed=False), run.record) for run in runs)
-        return grouped((at.name, run) for at, run in addresses if at and run.finished)
+        return grouped((run.name, run.record) for run in runs if run.name and run.record.finished)
 
     def plan(self, study: str, scale: str) -> PlannedRuns:
         """Return a study's plan at a scale. Raise UserError for an unknown study or scale."""

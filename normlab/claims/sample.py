@@ -1,18 +1,19 @@
 """The sample of an endpoint: for each side and seed, the runs that count.
 
 A run counts if it has ended (finished or diverged), was made by committed code, was tested with its
-last weights or their average, and has the score. A seed counts if all its runs on every side count,
+last weights or their average, and has the score, and if its rate was chosen by trials where the
+study lists candidates. A seed counts if all its runs on every side count,
 and if these runs are pairs (`normlab.records.pairs`) that differ only in the compared settings.
 Runs that do not count are listed with the reason.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
 
-from normlab.claims.evidence import EvidenceStore, PlannedRuns
+from normlab.claims.evidence import EvidenceStore, PlannedRuns, RecordAt
 from normlab.claims.verdict import Reason
 from normlab.claims.where import Where
 from normlab.errors import UserError
@@ -24,6 +25,7 @@ from normlab.metrics.baseline import (
     nats_needed,
 )
 from normlab.metrics.glossary import is_accuracy, is_loss
+from normlab.records.packed import Key
 from normlab.records.pairs import (
     Pairing,
     PairRules,
@@ -32,6 +34,7 @@ from normlab.records.pairs import (
     why_not_one_experiment,
     why_not_one_score,
 )
+from normlab.records.point import split_place
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import fits, lookup, written
 
@@ -39,6 +42,7 @@ Point = tuple[str, ...]
 """The values of the nuisance keys, in their order."""
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
 """The runs, keyed by side and seed, with one run per nuisance setting."""
+_RATE_NOT_CHOSEN = "rate not chosen"  # although the study's scale lists candidates
 Count = tuple[int, int]
 """The number of seeds that train, and the number of seeds."""
 
@@ -173,13 +177,14 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 def sample_of(evidence: EvidenceStore, selection: Selection) -> Sample:
     """Sample the runs of a study. Raise UserError if a run matches two sides."""
-    records_at = evidence.records.get((selection.study, selection.scale), {})
-    records = [record for record, _ in records_at.values()]
+    records = evidence.records.get((selection.study, selection.scale), {}).values()
+    places = map(split_place, evidence.untuned(selection.study, selection.scale))
+    untuned = {Key(row, point, seed=0).name for row, point in places}
     reasons: Counter[str] = Counter()
     sides: dict[str, dict[tuple[int, Point], RunRecord]] = {}
     sides_of_runs: dict[str, str] = {}
     for label in selection.sides:
-        eligible = _eligible(records, selection, label, reasons)
+        eligible = _eligible(records, untuned, selection, label, reasons)
         for run in eligible:
             if (other := sides_of_runs.setdefault(run.run_id, label)) != label:
                 raise UserError(f"{run.run_id} matches both sides, {other} and {label}")
@@ -216,14 +221,28 @@ def _sample(
 
 
 def _eligible(
-    records: Sequence[RunRecord], selection: Selection, label: str, reasons: Counter[str]
+    records: Iterable[RecordAt],
+    untuned: Set[str],
+    selection: Selection,
+    label: str,
+    reasons: Counter[str],
 ) -> list[RunRecord]:
-    """Return the runs of a side that count, and add to `reasons` why the other runs do not."""
+    """Return the runs of a side that count, and add to `reasons` why the other runs do not.
+
+    `untuned` are the names of packed runs whose rate the study has yet to choose.
+    """
     where = {**selection.where, **selection.sides[label]}
-    runs = [record for record in records if fits(record, where)]
-    why = [why_not_evidence(run, selection.all_scores) for run in runs]
-    reasons.update(reason for reason in why if reason is not None)
-    return [run for run, reason in zip(runs, why, strict=True) if reason is None]
+    runs: list[RunRecord] = []
+    for each in records:
+        if not fits(each.record, where):
+            continue
+        why = _RATE_NOT_CHOSEN if each.name in untuned else None
+        why = why or why_not_evidence(each.record, selection.all_scores)
+        if why is None:
+            runs.append(each.record)
+        else:
+            reasons[why] += 1
+    return runs
 
 
 def _point(run: RunRecord, selection: Selection) -> Point:
