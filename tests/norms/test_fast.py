@@ -38,6 +38,25 @@ def test_each_kernel_matches_its_norms_formula(option, monkeypatch):
     torch.testing.assert_close(quick, trained(plain), rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_a_kernel_runs_in_each_dtype_of_its_norm_and_input(option, dtype):
+    norm, x = make_norm(option, 8), torch.randn(4, 6, 8)
+    norm(x)
+    for mode in (True, False):
+        expected = norm.train(mode)(x)
+        for into in (dtype, torch.float32):
+            y = copy.deepcopy(norm).to(dtype)(x.to(into))
+            assert y.dtype == into
+            torch.testing.assert_close(y.float(), expected, rtol=2e-2, atol=4e-2)
+
+
+def test_layer_norms_kernel_agrees_for_a_single_feature(capsys):
+    norm = make_norm("ln", 1)
+    assert fast.agrees(norm) and not norm(torch.randn(4, 6, 1)).any()
+    assert not capsys.readouterr().err
+
+
 def test_only_batch_norm_layer_norm_and_rms_norm_have_kernels():
     assert set(FAST) == set(OPTIONS.values())
 

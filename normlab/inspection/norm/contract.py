@@ -71,7 +71,10 @@ def shape(norm: BareNorm) -> str:
 
 @question("precision", of="norm")
 def precision(norm: BareNorm) -> str:
-    """Does the output have the input's dtype, and are statistics accurate under bf16?"""
+    """Does the output have the input's dtype, and are statistics accurate under bf16?
+
+    The norm is also run in eval after its weights and tables were converted to that dtype.
+    """
     for dtype, returned in measures.output_dtypes(norm):
         require(
             returned == dtype, f"returns {returned} for {dtype}; end `forward` with `.to(x.dtype)`"

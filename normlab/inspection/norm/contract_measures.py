@@ -59,11 +59,15 @@ def finite_for_constants(norm: BareNorm) -> Iterator[tuple[float, bool]]:
 
 
 def output_dtypes(norm: BareNorm) -> Iterator[tuple[torch.dtype, torch.dtype]]:
-    """Yield dtypes of the input, each with the dtype of the output."""
+    """Yield dtypes of the input, each with the dtype of the output.
+
+    The norm is in training and, converted to the dtype of the input, in eval.
+    """
     x, valid = norm.tokens()
     for dtype in DTYPES:
-        bare = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
-        yield dtype, call(bare, x.to(dtype), valid).dtype
+        in_training = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
+        for bare in (in_training, norm.new(dtype).eval()):
+            yield dtype, call(bare, x.to(dtype), valid).dtype
 
 
 class UnderBf16(NamedTuple):

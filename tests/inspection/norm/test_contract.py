@@ -76,6 +76,10 @@ def without_widening(self, x, tokens=REAL):
     return ((x - x.mean(-1, keepdim=True)) * self.weight + self.bias).to(x.dtype)
 
 
+def without_widened_weight(self, x, tokens=REAL):
+    return torch.lerp(by_token(widen(x)[0]), self.bias, 1 - self.weight).to(x.dtype)
+
+
 ALL = frozenset({BATCH, POSITION})
 WRONG = {
     "pools over more axes than declared": (
@@ -96,6 +100,7 @@ WRONG = {
     "divides by 0": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "shape", "is 0"),
     "float32": (wrong(forward=without_cast), "precision", r"bfloat16; .*to\(x.dtype\)"),
     "bf16 statistics": (wrong(forward=without_widening), "precision", "widen"),
+    "bf16 weights": (wrong(forward=without_widened_weight), "precision", "raises RuntimeError"),
     "padding": (
         wrong(lambda self, x, s: x / root(x, 1), pools=frozenset({POSITION})),
         "padding",
