@@ -18,12 +18,15 @@ def main(argv: list[str]) -> int:
     """Explain norms or placements. Raise `UserError` for an unknown one."""
     parser = command_parser("explain", _EXAMPLES)
     add = parser.add_argument
-    add(
-        "names", nargs="*", metavar="norm", help="norms, or placement=NAME NAME; default: all norms"
-    )
-    text = "draw an example of text or of images; default: text"
+    names = "norms, or placement=NAME NAME; default: all norms"
+    add("names", nargs="*", metavar="norm", help=names)
+    text = "draw an example of text or of images (bn and ln if no norm is named); default: text"
     add("--layout", choices=["text", "images"], default="text", help=text)
-    add("--table", choices=["marks"], help="work through the marks of a class instead")
+    add(
+        "--table",
+        choices=["marks"],
+        help="work through the marks of a class instead (of bn and ln, likewise)",
+    )
     arguments = parser.parse_args(argv)
     with at_work("computing the example"):
         explained = explain(*arguments.names, layout=arguments.layout, table=arguments.table)

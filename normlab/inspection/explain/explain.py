@@ -36,7 +36,8 @@ def explain(
 
     `explain("placement=pre", "post")` shows placements. With `layout="images"`, it draws which
     values of images a norm pools over, and with `table="marks"`, it works through the marks of a
-    class. The printed text is as wide as the terminal. Raises UserError for an unknown name.
+    class; both show `bn` and `ln` if no norm is named. The printed text is as wide as the terminal.
+    Raises UserError for an unknown name.
     """
     if are_placements(names):
         if layout != "text" or table is not None:

@@ -169,10 +169,12 @@ def _drawing(group: WorkedGroup) -> list[str]:
 
 
 def _line(line: FittedLine | None) -> str:
-    """Format a straight line as `(x - 2.50) / 1.12`."""
+    """Format a straight line as `(x - 2.50) / 1.12`, or as `x / 1.12` if it subtracts nothing."""
     if line is None:
         return "no straight line of x"
-    return f"(x {'+' if line.center < 0 else '-'} {abs(line.center):.2f}) / {line.divisor:.2f}"
+    center = round(line.center, 2)
+    minus = f"(x {'+' if center < 0 else '-'} {abs(center):.2f})" if center else "x"
+    return f"{minus} / {line.divisor:.2f}"
 
 
 def _properties(example: WorkedExample) -> dict[str, str]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normlab.config.registry import Option, option_settings
-from normlab.inspection.examples.articles import TENSOR_WIDTH
-from normlab.inspection.norm.norm_calls import fixed_seed
+from normlab.inspection.examples.articles import TENSOR_WIDTH, example_tensor
+from normlab.inspection.norm.norm_calls import fixed_seed, run
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 from normlab.norms.ramp import Clock
@@ -20,7 +20,8 @@ class ExampleNorm:
     """An option of `configs/norm` at a width of 4.
 
     `settings` are the values in its config, and `changed` are the values that replace some of them
-    to fit the width. The norm is at `step` of a run of 1000 steps, or outside a run if `step` is 0.
+    to fit the width. The norm is at `step` of a run of 1000 steps on the example tensor, or outside
+    a run if `step` is 0.
     """
 
     option: Option
@@ -33,8 +34,10 @@ class ExampleNorm:
         with fixed_seed():
             norm = make_norm(self.option.name, TENSOR_WIDTH, **{**self.changed, **values})
         norm = norm.double().train()
-        if self.step:
-            norm.begin_step(Clock(self.step, LONG_RUN))
+        for step in range(1, self.step + 1):
+            norm.begin_step(Clock(step, LONG_RUN))
+            if step < self.step:
+                run(norm, example_tensor())
         return norm
 
 

@@ -67,3 +67,9 @@ def test_several_norms_are_drawn_and_compared(capsys):
 def test_an_unknown_norm_is_an_error():
     with pytest.raises(ValueError, match=r"'lyernorm' is not an option of the group 'norm'"):
         main(["lyernorm"])
+
+
+def test_a_norm_that_subtracts_no_mean_is_shown_as_a_division(capsys):
+    out = printed(capsys, "rms")
+    assert "x / 10.56" in out and "0.00)" not in out
+    assert "(x - 2.50) / 1.12" in printed(capsys, "ln")
