@@ -1,5 +1,6 @@
 """`normlab.inspect`: the title, invalid arguments, and questions that raise an exception."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -143,3 +144,26 @@ def test_a_compiled_or_parallel_model_is_unwrapped():
         assert found.title.startswith(
             "Linear, 12 parameters in float32; compared: rows 0 and 1 of 2"
         )
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_of_a_data_loader_leave_the_random_states_alone(shuffle):
+    class Noisy(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return torch.randn(5, 8) + np.random.rand()
+
+    loader = torch.utils.data.DataLoader(Noisy(), batch_size=4, shuffle=shuffle)
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 8)).eval()
+    for examine in (
+        lambda: normlab.inspect(model, loader, checks=["forward"]),
+        lambda: normlab.swap(model, "rms", calibrate=loader),
+        lambda: normlab.fold_norms(model, loader),
+    ):
+        torch.manual_seed(7), np.random.seed(7)
+        expected = torch.rand(()), np.random.rand()
+        torch.manual_seed(7), np.random.seed(7)
+        examine()
+        assert (torch.rand(()), np.random.rand()) == expected

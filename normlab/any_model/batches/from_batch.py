@@ -1,11 +1,14 @@
 """Turns a user's batch into an example: finds the row axis, the position axis and the mask."""
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +36,7 @@ KEPT = 8  # the largest number of batches used for statistics and calibration
 def first_batches(batches: Any) -> list[Any]:
     """Return the first `KEPT` batches of an iterable, or a list of the one batch that is passed.
 
+    Random states stay as they are, although a DataLoader draws a seed, and shuffling more numbers.
     Raises UserError if there is no batch, or if one cannot be created.
     """
     tensors = isinstance(batches, tuple) and any(isinstance(item, Tensor) for item in batches)
@@ -42,12 +46,24 @@ def first_batches(batches: Any) -> list[Any]:
         raise UserError(f"batches is a {type(batches).__name__}; pass a list of inputs")
     first: list[Any] = []
     try:
-        first.extend(islice(batches, KEPT))
+        with _random_states_restored():
+            first.extend(islice(batches, KEPT))
     except Exception as error:  # the user's code may raise anything
         raise error_of_user_code(f"batch {len(first) + 1} of the inputs", error) from error
     if not first:
         raise UserError("batches is empty; if it is a generator, it is already used up")
     return first
+
+
+@contextmanager
+def _random_states_restored() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        states = np.random.get_state(), random.getstate()
+        try:
+            yield
+        finally:
+            np.random.set_state(states[0])
+            random.setstate(states[1])
 
 
 def call_with(model: nn.Module, batch: Any) -> Any:
