@@ -12,7 +12,12 @@ from torch import nn
 
 from normlab.any_model.batches.axes import Axes
 from normlab.any_model.batches.example import Forward, ModelFailed
-from normlab.any_model.batches.from_batch import Conventions, example_of, first_batches
+from normlab.any_model.batches.from_batch import (
+    Conventions,
+    example_of,
+    first_batches,
+    input_without_numbers,
+)
 from normlab.any_model.batches.masks import MaskArgument
 from normlab.any_model.questions.examination import Examination, Loss
 from normlab.any_model.questions.registry import questions
@@ -116,7 +121,8 @@ def _examination(
 ) -> Examination:
     """Return the examination of the first batch.
 
-    Raises UserError if the model cannot run its longest row.
+    Raises UserError if the model cannot run its longest row, or returns NaN because an input is not
+    finite.
     """
     # second try uncut, for models that accept only one length
     for attempt in (conventions, replace(conventions, max_positions=sys.maxsize)):
@@ -124,9 +130,16 @@ def _examination(
         examination = Examination(runner, example, batches, loss, causal)
         try:
             examination.outputs(examination.longest_row)
-            return examination
         except ModelFailed as error:
             failed = error
+            continue
+        without = input_without_numbers(examination.longest_row)
+        if without and examination.outputs_with_nan:
+            raise UserError(
+                f"the output contains NaN because the first batch has NaN or infinities in "
+                f"`{without}`; pass finite numbers"
+            )
+        return examination
     raise UserError(f"the model cannot run one row of the first batch: {failed}") from failed
 
 

@@ -1,6 +1,6 @@
 """A batch of a model's inputs, cut to a few rows and positions, and variants of this batch."""
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -202,6 +202,14 @@ class Example:
 
         return row.change([key for key in row.content if key in axes], change)
 
+    def with_rows_of(self, others: Sequence["Example"]) -> "Example":
+        """Return the batch with the rows of other batches of the same shape after its own."""
+
+        def joined(key: InputKey, x: Tensor) -> Tensor:
+            return torch.cat([x, *(other.values[key] for other in others)], self.row_axes[key])
+
+        return self.change(self.row_axes, joined)
+
     def with_more_rows(self, size: int) -> "Example":
         """Return the batch with rows added until it has `size` rows.
 
@@ -210,11 +218,7 @@ class Example:
         example, row = self, self.alone(0, with_padding=True)
         while example.size < size:
             row = row.change(row.content, row._different)
-
-            def joined(key: InputKey, x: Tensor, new: "Example" = row) -> Tensor:
-                return torch.cat([x, new.values[key]], self.row_axes[key])
-
-            example = example.change(example.row_axes, joined)
+            example = example.with_rows_of([row])
         return example
 
     def select_rows(self, start: int, stop: int) -> "Example":

@@ -124,14 +124,19 @@ def example_of(
     example = Example(values, type(batch), *axes, names=names, special=special)
     if mask:
         example = replace(example, mask=mask.key, mask_kind=mask.kind)
-    example = _cut(_filled(example, main, names, config), config, conventions)
-    if nan := [names[k] for k in names if _is_float(x := example.values[k]) and x.isnan().any()]:
-        raise UserError(f"the first batch has NaN in `{nan[0]}`; pass numbers")
-    return example
+    return _cut(_filled(example, main, names, config), config, conventions)
 
 
-def _is_float(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+def input_without_numbers(row: Example) -> str | None:
+    """Return the name of an input with NaN or infinities, except an additive mask, or None."""
+    for key, x in row.values.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point() or bool(x.isfinite().all()):
+            continue
+        name = row.names.get(key, "mask")
+        is_mask = "mask" in name or not (x[x != -torch.inf]).any()
+        if bool(x.isnan().any()) or not is_mask:
+            return name
+    return None
 
 
 def _names(values: Mapping[InputKey, Any], parameters: Sequence[str]) -> dict[InputKey, str]:

@@ -1,11 +1,11 @@
 """The model under inspection, and how much its outputs change between two passes."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ ROUNDED_CONSTANTS = 2e-6
 Padding on the left shifts the positions, so a model with rotary positions uses other constants.
 """
 
-
+Measured = TypeVar("Measured")
 Loss = Callable[[Any, Any], Any]
 """The user's loss, given a model's output and a batch: a number, or a tensor with one entry."""
 
@@ -196,14 +196,41 @@ class Examination:
         key = variant, in_float64, fast
         if key in self._outputs:
             return self._outputs[key]
-        mode = float64_operations() if in_float64 else nullcontext()
-        with fast_path(fast), mode as float64:
-            outputs = self.runner(variant)
-        if float64:
-            self.without_float64 |= dict.fromkeys(sorted(float64.without_float64))
+        with self.operations(in_float64=in_float64):
+            outputs = self.runner(variant, fast_path(fast))
         if variant in self._variants.values() or variant is self.example:
             self._outputs[key] = outputs
         return outputs
+
+    @contextmanager
+    def operations(self, *, in_float64: bool) -> Iterator[None]:
+        """Run operations in float64, or as the model does, and note those that lack float64."""
+        if not in_float64:
+            yield
+            return
+        with float64_operations() as float64:
+            yield
+        self.without_float64 |= dict.fromkeys(sorted(float64.without_float64))
+
+    def in_widest_dtype(self, measure: Callable[[bool], Measured]) -> Measured:
+        """Return `measure(True)`, which runs in float64.
+
+        If the model cannot be run in float64, return `measure(False)`, in the model's dtype.
+        """
+        if self.example.device.type == "mps":
+            return measure(False)
+        try:
+            return measure(True)
+        except UserError as error:
+            result = measure(False)
+            self.without_float64[f"the model ({error})"] = None
+            return result
+
+    def largest_rounding(self, *, in_float64: bool) -> float:
+        """Return the largest relative change that rounding causes, in float64 or as the model."""
+        if not in_float64:
+            return self.rounding
+        return LEAK_IN_FLOAT32 if self.lacks_float64 else LEAK
 
     def change(self, comparison: PassPair) -> OutputChange:
         """Return the change of the output that changes most between two passes.
@@ -261,26 +288,15 @@ class Examination:
             for name, (y, y0) in pairs.items()
         }
 
-    def exceeds_rounding(self, comparison: PassPair) -> bool:
-        """Return whether two passes differ by more than rounding in the model's dtype.
+    def differs(self, comparison: PassPair, *, in_float64: bool, limit: float) -> bool:
+        """Return whether an output changes by more than `limit` between two passes.
 
-        Returns False if the model cannot run one of them.
+        Raises UserError if the model cannot run one of them.
         """
-        try:
-            return self.change_in_model_dtype(comparison) > self.largest_rounding
-        except UserError:
-            return False
-
-    @property
-    def largest_rounding(self) -> float:
-        """The largest change in the model's dtype that is not examined further in float64."""
-        return LEAK_IN_FLOAT32 if self.torch_dtype == torch.float32 else self.rounding
-
-    def change_in_model_dtype(self, comparison: PassPair) -> float:
-        """Return the largest change of an output between two passes in the model's dtype."""
-        y, y0 = self.outputs(comparison.variant), self.outputs(comparison.base)
+        passes = (comparison.variant, comparison.base)
+        y, y0 = (self.outputs(x, in_float64=in_float64) for x in passes)
         pairs = comparable(y, y0, comparison.overlap).values()
-        return max(relative_change(*pair.nearest()) for pair in pairs)
+        return any(relative_change(*pair.nearest()) > limit for pair in pairs)
 
 
 def _changed_argmax(y: Tensor, y0: Tensor) -> float:

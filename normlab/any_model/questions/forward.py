@@ -1,6 +1,8 @@
 """The question of whether a forward pass is repeatable and its output finite."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +14,8 @@ from normlab.any_model.batches.overlap import Padded
 from normlab.any_model.questions.culprit import Culprit, culprit_in_words, locate
 from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
 from normlab.any_model.questions.wording import by_how_much
-from normlab.any_model.tracing.calls import Call, inside
+from normlab.any_model.tracing.calls import Call, inside, slow_path
+from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import NonFinite, largest_change, percent
@@ -22,27 +25,24 @@ from normlab.findings.relative_change import NonFinite, largest_change, percent
 def forward(examination: Examination) -> Finding:
     """Is the forward pass repeatable and free of NaN, and does it leave its inputs unchanged?
 
-    A row is run twice, with different random numbers. If the outputs differ or contain NaN, no
-    other question is asked, except that `statistics` is asked after NaN. Then the row is run once
-    more directly after a pass, from the state in which that pass leaves the model; all other passes
-    start from the same state.
+    A row is run twice, with different random numbers, and with torch's fused layers if the model
+    has any. If the outputs differ or contain NaN, no other question is asked, except that
+    `statistics` is asked after NaN. Then, in float64, the row is run once more directly after a
+    pass, from the state in which that pass leaves the model; all other passes start from the same
+    state.
     """
-    outputs = examination.outputs(examination.longest_row)
-    if with_nan := examination.outputs_with_nan:
-        if infinite := _infinite_inputs(examination.longest_row):
-            return _infinite_finding(outputs, with_nan[0], infinite[0])
-        source = _source_of_nan(examination, examination.longest_row)
-        return _with_nan(examination, source, outputs, with_nan[0])
+    if with_nan := _finding_on_nan(examination):
+        return with_nan
     if random := _random_output(examination):
         return _random_finding(random)
-    second = _second_call(examination, outputs)
+    second = examination.in_widest_dtype(partial(_second_call, examination))
     if second.changed_inputs:
         text = f"changes its input {second.changed_inputs[0]} in place"
         return Finding(text, verdict="look")
-    if second.change > examination.rounding:
+    if second.change > second.rounding:
         how = by_how_much(second.change, second.non_finite)
         text = f"the output of a second call {how}, so the model keeps state between calls"
-        return Finding(text, verdict="look", value=second.change, threshold=examination.rounding)
+        return Finding(text, verdict="look", value=second.change, threshold=second.rounding)
     return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
 
@@ -58,7 +58,7 @@ def _random_output(examination: Examination) -> RandomOutput | None:
     row = examination.longest_row
     twice = PassPair(replace(row), row, Padded())
     with examination.runner.reseeded():
-        if examination.change_in_model_dtype(twice) == 0:
+        if not examination.differs(twice, in_float64=False, limit=0.0):
             return None
         change = examination.change(twice)
         if change.in_float64 <= LEAK:
@@ -84,27 +84,32 @@ class SecondCall:
     """What one call does to the next if the model is not restored in between.
 
     `changed_inputs` are the inputs that the first call modified in place. `change` is the relative
-    change of the output; if it is not finite, `non_finite` is the reason.
+    change of the output; if it is not finite, `non_finite` is the reason. `rounding` is the largest
+    change that rounding causes.
     """
 
     changed_inputs: list[InputKey]
-    change: float
-    non_finite: NonFinite
+    change: float = 0.0
+    non_finite: NonFinite = ""
+    rounding: float = LEAK
 
 
-def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
+def _second_call(examination: Examination, in_float64: bool) -> SecondCall:
     """Run the longest row twice in succession, without restoring the model's state in between."""
     row, model, run = examination.longest_row, examination.model, examination.runner
+    outputs = examination.outputs(row, in_float64=in_float64)
     before = row.change(row.content, lambda _, x: x.clone())
     run.restore()
-    with torch.no_grad():
+    with torch.no_grad(), slow_path(), examination.operations(in_float64=in_float64):
         call_model(model, before, run.forward, copies=False)
         second = outputs_of(call_model(model, row, run.forward))
     changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
     if changed:  # the second output is then for different inputs
-        return SecondCall(changed, 0.0, "")
+        return SecondCall(changed)
     both = [name for name in outputs if name in second]
-    return SecondCall(changed, *largest_change((second[n], outputs[n]) for n in both))
+    change, non_finite = largest_change((second[n], outputs[n]) for n in both)
+    rounding = examination.largest_rounding(in_float64=in_float64)
+    return SecondCall(changed, change, non_finite, rounding)
 
 
 @dataclass(frozen=True)
@@ -147,34 +152,26 @@ def _source_of_nan(examination: Examination, row: Example) -> NaNSource:
     return NaNSource(source.name, infinite=True, inside=within)
 
 
-def _infinite_inputs(row: Example) -> list[str]:
-    """Return the names of the inputs that have infinities, except additive masks."""
-    names: list[str] = []
-    for key, x in row.values.items():
-        if isinstance(x, Tensor) and x.is_floating_point() and bool(x.isinf().any()):
-            name = row.names.get(key, str(key))
-            is_mask = "mask" in name or not (x[x != -torch.inf]).any()
-            names += [] if is_mask else [name]
-    return names
-
-
-def _infinite_finding(outputs: Outputs, name: str, infinite: str) -> Finding:
-    """Return the finding that the output `name` contains NaN and the input `infinite` infinity."""
-    text = f"{_where_nan(outputs, name)}, but the first batch has infinities in `{infinite}`"
-    return Finding(f"{text}; pass finite numbers", verdict="broken")
-
-
-def _where_nan(outputs: Outputs, name: str) -> str:
-    """Return the words that an output contains NaN, and how much of it."""
-    share = percent(float(outputs[name].isnan().double().mean()))
-    which = f" {name}" * (len(outputs) > 1)
-    return f"the output{which} is NaN at {share} of its entries"
-
-
-def _with_nan(examination: Examination, source: NaNSource, outputs: Outputs, name: str) -> Finding:
-    """Return the finding that the output `name` contains NaN."""
-    text = f"{_where_nan(outputs, name)}, first in {_in_words(source, examination)}"
-    return Finding(text, verdict="broken", module=source.path)
+def _finding_on_nan(examination: Examination) -> Finding | None:
+    """Return the finding that an output for the longest row contains NaN, or None if none does."""
+    row = examination.longest_row
+    for fused in examination.fast_paths:
+        outputs: Outputs = {}
+        with suppress(UserError):
+            outputs = examination.outputs(row, fast=fused)
+        shares = {name: float(y.isnan().double().mean()) for name, y in outputs.items()}
+        name = next((name for name, share in shares.items() if share), None)
+        if name is None:
+            continue
+        which = f" {name}" * (len(outputs) > 1)
+        text = f"the output{which} is NaN at {percent(shares[name])} of its entries, "
+        if fused:
+            text += "but only where torch fuses attention or encoder layers, without gradients"
+            return Finding(text, verdict="broken")
+        source = _source_of_nan(examination, row)
+        text += f"first in {_in_words(source, examination)}"
+        return Finding(text, verdict="broken", module=source.path)
+    return None
 
 
 def _in_words(source: NaNSource, examination: Examination) -> str:

@@ -1,12 +1,12 @@
 """The question of whether later tokens change the output at earlier positions."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 
 from torch import Tensor, nn
 
-from normlab.any_model.batches.overlap import SharedPositions
-from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
+from normlab.any_model.questions.cuts import Cuts, CutSearch, usual_cuts
+from normlab.any_model.questions.examination import LEAK, Examination, OutputChange
 from normlab.any_model.questions.leak import change_in_words, leak_finding
 from normlab.any_model.tracing.class_names import causality_by_name
 from normlab.errors import UserError
@@ -19,9 +19,10 @@ def future(examination: Examination) -> Finding:
     """Do later tokens change the output at earlier positions?
 
     Let y be the output at the first half of a row's positions, and y' the output there with other
-    tokens in the second half. The same is done for the first two thirds, for all positions but the
-    last, for the first quarter and for the first position. In an encoder-decoder these are the
-    decoder's tokens, if the batch has `decoder_input_ids`.
+    tokens in the second half. If they agree, the row is cut in float64 after each position instead
+    of in the middle, or after as many as a budget allows: at least after the first position, a
+    quarter, two thirds, and all but the last. In an encoder-decoder these are the decoder's tokens,
+    if the batch has `decoder_input_ids`.
 
     If nothing shows whether a model is causal, a change is worth a look. Attention with `is_causal
     = False`, a bidirectional recurrent layer and a masked language model show that it is not. But
@@ -29,8 +30,7 @@ def future(examination: Examination) -> Finding:
     """
     if why_not := _why_not(examination):
         return Finding.none(why_not)
-    example, n = examination.example, examination.example.steps
-    outputs = examination.outputs(examination.longest_row)
+    n, outputs = examination.example.steps, examination.outputs(examination.longest_row)
     with_positions = (
         (name, positions) for name in outputs if (positions := _positions(examination, name))
     )
@@ -38,20 +38,18 @@ def future(examination: Examination) -> Finding:
     if main is None:
         shapes = " and ".join(str([*y.shape]) for y in outputs.values())
         return Finding.none(f"the output {shapes} has no axis of {n} positions")
-    # Blocks that share a summary often end in the middle, and a prefix that sees itself ends early.
-    lengths = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1, max(1, n // 4), 1))]
-    comparisons = {
-        f"other tokens after the first {t}": PassPair(
-            example.with_later_tokens(t),
-            examination.longest_row,
-            SharedPositions(positions, shared=t, main_name=main),
-        )
-        for t in lengths
-    }
-    changes = _changes(examination, comparisons)
-    whose = "decoder positions" if example.decoder_axes else "positions"
-    numbers = ", ".join(map(str, sorted(lengths)))
-    how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
+    cuts = Cuts(examination, main, positions)
+    first = usual_cuts(n)[0]
+    comparisons = {_name(first): cuts.pair(first)}
+    changes = examination.changes(comparisons)
+    search = CutSearch([first])
+    if changes[_name(first)].in_float64 <= LEAK:
+        search = cuts.search()
+    if search.leaking:
+        leaking = {_name(search.leaking): cuts.pair(search.leaking)}
+        comparisons |= leaking
+        changes |= examination.changes(leaking)
+    how = _how_in_words(examination, search.cuts)
     worst = max(changes.values(), key=lambda change: change.in_float64)
     causal = _must_be_causal(examination, worst)
     if causal:
@@ -103,19 +101,18 @@ def _positions(examination: Examination, name: str) -> int | None:
     return None if not sizes or (features_only and _is_pooled(examination, name)) else sizes[0]
 
 
-def _changes(
-    examination: Examination, comparisons: Mapping[str, PassPair]
-) -> dict[str, OutputChange]:
-    """Return how much the output changes in the first comparison or, without a change, in all.
+def _name(cut: int) -> str:
+    return f"other tokens after the first {cut}"
 
-    The other comparisons are run in float64 only if the output changes in the model's dtype.
-    """
-    first, *others = comparisons
-    changes = examination.changes({first: comparisons[first]})
-    if changes[first].in_float64 > LEAK:
-        return changes
-    visible = [name for name in others if examination.exceeds_rounding(comparisons[name])]
-    return changes | examination.changes({name: comparisons[name] for name in visible})
+
+def _how_in_words(examination: Examination, cuts: Sequence[int]) -> str:
+    """Describe at how many of the possible cuts the outputs were compared."""
+    n, example = examination.example.steps, examination.example
+    whose = "decoder positions" if example.decoder_axes else "positions"
+    if len(cuts) == 1:
+        return f"The first {cuts[0]} of {n} {whose}, with other tokens in the rest"
+    many = f"all {n - 1}" if len(cuts) == n - 1 else f"{len(cuts)} of {n - 1}"
+    return f"One row of {n} {whose}, with other tokens after a cut: {many} cuts"
 
 
 def _not_causal_in_words(

@@ -29,15 +29,17 @@ _LARGER = 10.0
 
 A smaller change may come from batch statistics in earlier modules.
 """
+_SETTLED = 2e-3  # change of inputs behind a norm with settled statistics: its variance is unbiased
 
 
 @question("modes", of="module")
 def modes(examination: Examination) -> Finding:
     """Does training mode, without dropout, change the output? Does padding enter norm statistics?
 
-    The batch is run after `model.train()`, without dropout. If the output is still random (as with
-    layer drop), only norms that pool differently in training are put into training mode. Whether
-    padding enters a norm's statistics is tested on the input that the norm gets for a padded row.
+    The batch is run in float64 after `model.train()`, without dropout. If the output is still
+    random (as with layer drop), only norms that pool differently in training are put into training
+    mode. Whether padding enters a norm's statistics is tested on the input that the norm gets for a
+    padded row.
     In training, the output of batch norm depends on the other rows by design.
     """
     pooling = _pooling(examination)
@@ -52,7 +54,7 @@ def modes(examination: Examination) -> Finding:
         values,
         verdict="look" if change.error or change.unexpected else "fine",
         value=change.value,
-        threshold=LEAK,
+        threshold=None if change.by_design else change.rounding,
         module=change.module,
     )
 
@@ -62,51 +64,68 @@ class TrainingChange:
     """How much training mode, without dropout, changes the output, and what causes the change.
 
     `pooling` is the number of norms that pool differently in training. `value` is the relative
-    change of the output, and `visible` is whether it exceeds rounding. If `noisy`, the output is
-    random in training mode, so only these norms were put into it. `module` is the path of another
-    module that computes something different in training, if there is one. `error` is the exception
-    that the model raises in training mode, or "".
+    change of the output, and `rounding` the largest one that rounding causes. If `noisy`, the
+    output is random in training mode, so only these norms were put into it. `module` is the path of
+    another module that computes something different in training, if there is one. `error` is the
+    exception that the model raises in training mode, or "".
     """
 
     pooling: int
     value: float = 0.0
     non_finite: NonFinite = ""
-    visible: bool = False
+    rounding: float = LEAK
     noisy: bool = False
     module: str | None = None
     error: str = ""
 
     @property
+    def visible(self) -> bool:
+        """Whether the output changes by more than rounding."""
+        return self.value > self.rounding
+
+    @property
+    def by_design(self) -> bool:
+        """Whether norms that pool in training are the only reason for the change."""
+        return bool(self.pooling) and self.module is None
+
+    @property
     def unexpected(self) -> bool:
         """Whether the output changes for a reason other than norms that pool by design."""
-        return self.module is not None or (self.visible and not self.pooling)
+        return self.module is not None or (self.visible and not self.by_design)
 
 
 def _change_in_training(examination: Examination, norms: Sequence[FoundNorm]) -> TrainingChange:
-    model, pooling = examination.model, [norm.name for norm in norms]
-    modules = dict(model.named_modules())
+    pooling = [norm.name for norm in norms]
+    try:
+        return examination.in_widest_dtype(partial(_measured, examination, pooling))
+    except UserError as error:
+        return TrainingChange(len(pooling), error=str(error))
+
+
+def _measured(examination: Examination, pooling: list[str], in_float64: bool) -> TrainingChange:
+    """Run the batch in training mode. Raises UserError if the model cannot be run."""
+    model, modules = examination.model, dict(examination.model.named_modules())
+    trained = partial(_trained, examination, in_float64=in_float64)
 
     def train_norms() -> None:
         for name in pooling:
             if name in modules:
                 modules[name].train()
 
-    try:
-        before = examination.outputs(examination.example)
-        after, again = (_trained(examination, model.train, seed) for seed in (0, 1))
-        noisy = _largest_change(examination, after, again)[0] > LEAK
-        trained = _trained(examination, train_norms, 0) if noisy else after
-        value, non_finite = _largest_change(examination, trained, before)
-    except UserError as error:
-        return TrainingChange(len(pooling), error=str(error))
-    visible = value > examination.rounding
-    search = (visible or pooling) and not noisy
-    module = _first_difference(examination, pooling) if search else None
+    before = examination.outputs(examination.example, in_float64=in_float64)
+    after, again = (trained(model.train, seed) for seed in (0, 1))
+    noisy = _largest_change(examination, after, again)[0] > LEAK
+    after = trained(train_norms, 0) if noisy else after
+    value, non_finite = _largest_change(examination, after, before)
+    rounding = examination.largest_rounding(in_float64=in_float64)
+    search = (value > rounding or pooling) and not noisy
+    with examination.operations(in_float64=in_float64):
+        module = _first_difference(examination, pooling, rounding) if search else None
     return TrainingChange(
         len(pooling),
         value=value,
         non_finite=non_finite,
-        visible=visible,
+        rounding=rounding,
         noisy=noisy,
         module=module,
     )
@@ -163,18 +182,22 @@ def _train(model: nn.Module, change: Callable[[], object]) -> None:
             module.dropout = 0.0
 
 
-def _trained(examination: Examination, change: Callable[[], object], seed: int) -> Outputs:
+def _trained(
+    examination: Examination, change: Callable[[], object], seed: int, *, in_float64: bool
+) -> Outputs:
     """Return the outputs for the batch in training mode, without dropout and with a seed."""
-    with examination.runner.changed(partial(_train, examination.model, change)), slow_path():
+    with examination.runner.changed(partial(_train, examination.model, change)):
         for set_seed in (torch.manual_seed, np.random.seed, random.seed):
             set_seed(seed)
-        return examination.runner(examination.example, _NoDropout())
+        with examination.operations(in_float64=in_float64):
+            return examination.runner(examination.example, slow_path(), _NoDropout())
 
 
-def _first_difference(examination: Examination, pooling: list[str]) -> str | None:
+def _first_difference(examination: Examination, pooling: list[str], rounding: float) -> str | None:
     """Return the path of the first innermost module whose output, but not input, changes.
 
-    Norms that pool, and modules that contain them, are left out.
+    Norms that pool, and modules that contain them, are left out. A change of at most `rounding` is
+    no change.
     """
     before, _ = examination.runner.record(examination.example)
     with examination.runner.changed(partial(_train, examination.model, examination.model.train)):
@@ -184,12 +207,21 @@ def _first_difference(examination: Examination, pooling: list[str]) -> str | Non
         call
         for call in after
         if (old := former.get((call.name, call.number)))
-        and (of_inputs := _change(old.inputs, call.inputs)) <= examination.rounding
-        and _change(old.output, call.output) > max(examination.rounding, _LARGER * of_inputs)
+        and _differs_more(
+            _change(old.inputs, call.inputs), _change(old.output, call.output), rounding
+        )
     ]
     suspects = [a for a in suspects if not any(inside(b.name, a.name) for b in suspects)]
     suspects = [a for a in suspects if not any(a.name == p or inside(p, a.name) for p in pooling)]
     return next((a.name for a in suspects if not isinstance(a.module, nn.Dropout)), None)
+
+
+def _differs_more(of_inputs: float, of_output: float, rounding: float) -> bool:
+    """Return whether a module's output changes, but not its inputs, or hardly in comparison."""
+    return any(
+        of_inputs <= limit and of_output > max(limit, _LARGER * of_inputs)
+        for limit in (rounding, _SETTLED)
+    )
 
 
 def _change(value: Any, other: Any) -> float:

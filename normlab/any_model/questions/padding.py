@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 from normlab.any_model.batches.example import ModelFailed, message_of
 from normlab.any_model.batches.overlap import Padded, PaddingSide, RowInBatch, SharedPositions
-from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
+from normlab.any_model.questions.examination import (
+    LEAK,
+    ROUNDED_CONSTANTS,
+    Examination,
+    OutputChange,
+    PassPair,
+)
 from normlab.any_model.questions.leak import leak_finding
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
@@ -21,6 +27,8 @@ BLOCKS = {32: (1,), 64: (0,), 128: (-1, 0, 1)}
 Kernels may change around multiples of 128, which are also multiples of 32 and 64. The others are
 tried because windows of 32 or 64 positions may end there.
 """
+KERNEL = 128
+"""The model's dtype is tried too for lengths next to a multiple of this."""
 LONG = 1024  # fewer lengths are tried for rows with at least this many positions
 IMPLEMENTATIONS = ("eager", "sdpa")
 _OTHER_VALUES = "padding by other values"
@@ -33,11 +41,11 @@ def padding(examination: Examination) -> Finding:
     Let y be the output for a row alone, and y' the output at the same positions when the row is
     padded. The row is padded by half its length (at least 8) in float64, with the batch's own
     padding values and with others. If that does not change the output, it is padded by 1, 7 and 8,
-    and to lengths around multiples of 32, 64 and 128, in the model's dtype and, if that changes the
-    output, in float64; it is also padded on the other side, and with each implementation of
-    attention. The first, last and middle row are also compared with and without their padding in
-    the batch. If the model accepts only one length, a shorter row is padded to it: y is then the
-    output with the usual values under the padding, and y' the output with others.
+    and to lengths around multiples of 32, 64 and 128, where the model's dtype is tried too; it is
+    also padded on the other side, and with each implementation of attention. The first, last and
+    middle row are also compared with and without their padding in the batch. If the model accepts
+    only one length, a shorter row is padded to it: y is then the output with the usual values under
+    the padding, and y' the output with others.
     """
     example, n = examination.example, examination.example.padding_to_add
     if not example.length:
@@ -122,13 +130,28 @@ def _lengths(
     for n in dict.fromkeys(amounts):
         pair = padding_pair(examination, n, side=side)
         try:
-            change = examination.change_in_model_dtype(pair)
+            differs = _differs(examination, pair, length + n)
         except UserError:
             not_run.append(n)
             continue
-        if change > examination.largest_rounding:
+        if differs:
             changed[f"padding by {n:,} to {length + n:,} positions{on}"] = pair
     return _Lengths(changed, not_run)
+
+
+def _differs(examination: Examination, pair: PassPair, length: int) -> bool:
+    """Return whether padding a row to a length changes its output by more than rounding."""
+
+    def in_float64(possible: bool) -> bool:
+        limit = examination.largest_rounding(in_float64=possible)
+        shifted = isinstance(pair.overlap, Padded) and pair.overlap.side == "left"
+        limit = max(limit, ROUNDED_CONSTANTS) if shifted else limit
+        return examination.differs(pair, in_float64=possible, limit=limit)
+
+    if examination.in_widest_dtype(in_float64):
+        return True
+    by_kernel = min(length % KERNEL, -length % KERNEL) <= 1
+    return by_kernel and examination.differs(pair, in_float64=False, limit=examination.rounding)
 
 
 def _other_side(examination: Examination) -> dict[str, PassPair]:
@@ -148,7 +171,7 @@ def _implementations(examination: Examination) -> dict[str, OutputChange]:
     """Return how much padding changes the output with attention other than the model's own.
 
     An implementation of attention is left out if the model does not support it or cannot run a
-    padded row with it, or if padding changes the output by no more than rounding.
+    padded row with it.
     """
     config = getattr(examination.model, "config", None)
     former = getattr(config, "_attn_implementation", None)
@@ -163,10 +186,8 @@ def _implementations(examination: Examination) -> dict[str, OutputChange]:
         with suppress(UserError), examination.runner.changed(use):
             other = examination.without_cache()
             for n in (examination.example.padding_to_add, to_blocks(length)[-1]):
-                pair = padding_pair(other, n)
-                if other.exceeds_rounding(pair):
-                    words = f"{name} attention, padding by {n:,} to {length + n:,}"
-                    changes[words] = other.change(pair)
+                words = f"{name} attention, padding by {n:,} to {length + n:,}"
+                changes[words] = other.change(padding_pair(other, n))
     return changes
 
 

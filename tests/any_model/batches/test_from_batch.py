@@ -58,13 +58,6 @@ def test_a_model_that_takes_one_dict_gets_the_batch_as_a_dict():
     )
 
 
-def test_nan_in_the_first_batch_is_an_error_that_names_the_input():
-    x = torch.randn(3, 5, WIDTH)
-    x[1, 2, 0] = torch.nan
-    with pytest.raises(UserError, match="the first batch has NaN in `input`"):
-        normlab.inspect(nn.Linear(WIDTH, WIDTH), [x])
-
-
 def test_a_generator_of_batches_that_fails_is_an_error_with_its_line():
     def batches():
         yield torch.randn(3, 5, WIDTH)

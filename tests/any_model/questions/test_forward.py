@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import normlab
+from normlab.errors import UserError
 from tests.any_model.pairs import WIDTH
 from tests.any_model.toys import FAULTY, QUICK, Normed, X, finding, masked_numbers, verdicts
 
@@ -50,6 +51,45 @@ def test_a_nan_only_in_training_or_in_a_second_call_is_worth_a_look():
     assert found.verdict == "look" and "the output of a second call becomes NaN" in found.answer
 
 
+class Growing(nn.Module):
+    """A layer whose output grows by a share from one call to the next."""
+
+    def __init__(self, share: float):
+        super().__init__()
+        self.layer, self.share, self.calls = nn.Linear(WIDTH, WIDTH), share, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.layer(x) * (1 + self.share * (self.calls - 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("share", [1e-6, 0.2])
+def test_state_between_calls_is_found_in_every_dtype(dtype, share):
+    found = finding(Growing(share).to(dtype), "forward", X.to(dtype))
+    assert found.verdict == "look" and "keeps state between calls" in found.answer
+    assert found.value == pytest.approx(share, rel=1e-3) and found.threshold == 1e-9
+
+
+@FAULTY
+def test_nan_of_torchs_fused_attention_alone_is_attributed_to_it(faulty):
+    class Attending(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            y, hidden = self.first(x), mask if faulty else ~mask
+            y = self.attention(y, y, y, key_padding_mask=hidden, need_weights=False)[0]
+            return self.last(y)
+
+    mask = torch.arange(6) < torch.tensor([6, 5, 4, 3])[:, None]
+    found = finding(Attending(), "forward", {"x": X, "mask": mask})
+    assert found.verdict == ("broken" if faulty else "fine"), found
+    assert ("only where torch fuses attention" in found.answer) == faulty
+
+
 class AfterEncoder(nn.Module):
     """torch's encoder, followed by a division."""
 
@@ -78,13 +118,20 @@ class Masked(nn.Module):
         return (x @ x.transpose(1, 2) + bias).softmax(-1) @ x
 
 
-def test_nan_from_an_infinite_input_is_attributed_to_the_input():
-    infinite = X.clone()
-    infinite[0, 1, 0] = -torch.inf
-    found = finding(nn.Sequential(nn.LayerNorm(WIDTH)), "forward", infinite)
-    assert (found.verdict, found.module) == ("broken", None)
-    assert "the first batch has infinities in `input`" in found.answer
-    assert finding(nn.Sigmoid(), "forward", infinite).verdict == "fine"
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+def test_nan_from_an_input_that_is_not_finite_is_an_error_that_names_the_input(value):
+    wrong = X.clone()
+    wrong[0, 1, 0] = value
+    with pytest.raises(UserError, match="the first batch has NaN or infinities in `input`"):
+        normlab.inspect(nn.Sequential(nn.LayerNorm(WIDTH)), [wrong])
+    assert finding(FiniteOnly(), "forward", wrong).verdict == "fine"
+
+
+class FiniteOnly(nn.Module):
+    """Replaces missing values, as models of time series do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.nan_to_num(0.0, 0.0, 0.0)
 
 
 @FAULTY

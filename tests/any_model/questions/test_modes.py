@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import normlab
 from tests.any_model.pairs import WIDTH, text_batches
-from tests.any_model.toys import Embedded, Normed, Turned, finding
+from tests.any_model.toys import Embedded, Normed, Turned, X, finding
 
 
 def test_batch_statistics_are_fine_unless_they_include_padding(batch):
@@ -21,8 +21,12 @@ def test_batch_statistics_are_fine_unless_they_include_padding(batch):
 
 
 class Factor(nn.Module):
+    def __init__(self, factor: float = 2):
+        super().__init__()
+        self.factor = factor
+
     def forward(self, x: Tensor) -> Tensor:
-        return x * (2 if self.training else 1)
+        return x * (self.factor if self.training else 1)
 
 
 def test_a_factor_in_training_mode_is_found_and_dropout_is_ignored():
@@ -33,6 +37,20 @@ def test_a_factor_in_training_mode_is_found_and_dropout_is_ignored():
     assert (
         found.verdict == "fine" and "does not change the output, except for dropout" in found.answer
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("factor", [1 + 1e-6, 1.001, 1.1])
+def test_a_small_factor_in_training_mode_is_found_in_every_dtype(dtype, factor):
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), Factor(factor)).to(dtype)
+    found = finding(model, "modes", X.to(dtype))
+    assert (found.verdict, found.module, found.threshold) == ("look", "1", 1e-9)
+    assert found.value == pytest.approx(factor - 1, rel=1e-3)
+
+
+def test_a_value_that_norms_explain_has_no_threshold():
+    found = finding(Turned(nn.BatchNorm1d(WIDTH)), "modes")
+    assert (found.verdict, found.threshold) == ("fine", None) and found.value > 0.1
 
 
 def test_numpy_noise_in_training_mode_is_recognized_as_random_numbers():
@@ -80,3 +98,19 @@ def test_dropout_inside_torch_layers_and_values_under_padding_are_ignored(faulty
     assert found.verdict == ("look" if faulty else "fine"), found
     assert ("the model (Embedded) computes something else" in found.answer) == faulty
     assert "random" not in found.answer and model.lstm.dropout == 0.5
+
+
+def test_torchs_slow_encoder_runs_in_both_modes():
+    class ThenConvolved(nn.Module):  # it reads values under padding, which fused layers set to 0
+        def __init__(self):
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 1)
+            self.conv = nn.Conv1d(WIDTH, WIDTH, 3, padding=1)
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            y = self.encoder(x, src_key_padding_mask=~mask)
+            return self.conv(y.transpose(1, 2)).transpose(1, 2)
+
+    mask = torch.arange(6) < torch.tensor([6, 5, 4, 3])[:, None]
+    assert finding(ThenConvolved(), "modes", {"x": X, "mask": mask}).verdict == "fine"

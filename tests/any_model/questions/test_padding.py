@@ -198,3 +198,26 @@ def test_a_change_to_or_from_nan_infinity_or_0_is_explained(alone, padded, says)
 
     found = finding(Embedded(change), "padding", text_batches()[0])
     assert found.verdict == "broken" and found.answer.startswith(says), found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("share", "verdict"), [(1e-5, "look"), (0.3, "broken")])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_change_at_special_lengths_is_found_in_every_dtype(dtype, share, verdict, side):
+    class AtMultiples(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+            y = self.layer(x) * attention_mask[..., None].to(x.dtype)
+            left = bool((attention_mask[:, 0] == 0).any())
+            grows = left if side == "left" else not x.shape[1] % 32
+            return y * (1 + share) if grows and x.shape[1] > 30 else y
+
+    x, mask = torch.randn(4, 24, WIDTH).to(dtype), torch.ones(4, 24, dtype=torch.long)
+    mask[1, 20:] = mask[2, 9:] = 0
+    batch = {"x": x, "attention_mask": mask}
+    found = normlab.inspect(AtMultiples().to(dtype), batch, checks=["padding"]).findings["padding"]
+    assert found.verdict == verdict, found
+    assert ("on the left" in found.answer) == (side == "left")
