@@ -272,6 +272,7 @@ def test_the_training_loop_imports_no_concrete_task_norm_or_probe():
                 "tasks.base",
                 "tasks.conditions",
                 "probes.base",
+                "norms.base",
                 "norms.model_norms",
                 "distributed.process_group",
             }, name

@@ -2,7 +2,7 @@
 
 import sys
 
-from normlab.commands._arguments import add_run, command_parser
+from normlab.commands._arguments import Parser, add_run, command_parser
 from normlab.commands._loading import load
 from normlab.config.overrides import check_given_once
 from normlab.errors import UserError
@@ -23,22 +23,13 @@ _SAMPLING = {"tokens": 100, "temperature": 0.8, "top_k": None, "seed": 1}
 
 def main(argv: list[str]) -> int:
     """Read standard input and write the translations or continuations to standard output."""
-    parser = command_parser("predict", _EXAMPLES)
-    add_run(parser, "a finished run")
-    add = parser.add_argument_group("language models").add_argument
-    add("--tokens", type=int, help="maximum number of tokens; default: 100")
-    add("--temperature", type=float, help="0 picks the most likely token; default: 0.8")
-    add("--top-k", type=int, help="sample from the k most likely tokens")
-    add("--seed", type=int, help="random seed; default: 1")
-    arguments = parser.parse_intermixed_args(argv)
-    sampling = {
-        name: value for name in _SAMPLING if (value := getattr(arguments, name)) is not None
-    }
+    arguments = _parser().parse_intermixed_args(argv)
     check_given_once(arguments.changes)
+    chosen = {n: value for n in _SAMPLING if (value := getattr(arguments, n)) is not None}
     from normlab.data.text_files import decoded
     from normlab.models.decoding import SamplingSettings
 
-    tokens, temperature, top_k, seed = ({**_SAMPLING, **sampling}[name] for name in _SAMPLING)
+    tokens, temperature, top_k, seed = ({**_SAMPLING, **chosen}[name] for name in _SAMPLING)
     settings = SamplingSettings(tokens, temperature, top_k)
     if not 0 <= seed < 2**63:
         raise UserError(f"--seed={seed} must be 0 or more")
@@ -51,8 +42,8 @@ def main(argv: list[str]) -> int:
     folder = one_run(arguments.run)
     run = load(folder, arguments.changes, weights=arguments.weights, data=False)
     if (translate := getattr(run.task, "translate", None)) is not None:
-        if sampling:
-            flag = next(iter(sampling)).replace("_", "-")
+        if chosen:
+            flag = next(iter(chosen)).replace("_", "-")
             raise UserError(f"--{flag} is for language models, but this run translates; omit it")
         with at_work("translating"), run.as_tested() as model:
             translations = translate(model, lines)
@@ -68,3 +59,14 @@ def main(argv: list[str]) -> int:
             f"{arguments.run} has task={task}, which generates no text; use normlab eval"
         )
     return 0
+
+
+def _parser() -> Parser:
+    parser = command_parser("predict", _EXAMPLES)
+    add_run(parser, "a finished run")
+    add = parser.add_argument_group("language models").add_argument
+    add("--tokens", type=int, help="maximum number of tokens; default: 100")
+    add("--temperature", type=float, help="0 picks the most likely token; default: 0.8")
+    add("--top-k", type=int, help="sample from the k most likely tokens")
+    add("--seed", type=int, help="random seed; default: 1")
+    return parser

@@ -28,12 +28,8 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
     if it does not work.
     """
     check_own_norms(config, model)
+    _check_freeze(config["freeze_statistics"], model)
     _check_positions(config, task, model)
-    if config["freeze_statistics"] is not None and not running_norms(model):
-        raise UserError(
-            f"freeze_statistics={config['freeze_statistics']} has no effect, because no norm of "
-            "this model has running statistics; omit it, or set another norm (norm=bn)"
-        )
     # Synced norms pool over the sequences of all processes.
     norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
     norms = [norm for norm in norms if world.size == 1 or not norm.sync]
@@ -66,6 +62,15 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
                 "least two; raise batch_size, max_tokens or task.mask_share until no batch is so "
                 f"small, {_CURE}"
             )
+
+
+def _check_freeze(share: float | None, model: nn.Module) -> None:
+    """Raise UserError if running statistics are to be frozen, but no norm of the model has any."""
+    if share is not None and not running_norms(model):
+        raise UserError(
+            f"freeze_statistics={share} has no effect, because no norm of this model has running "
+            "statistics; omit it, or set another norm (norm=bn)"
+        )
 
 
 def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:

@@ -12,7 +12,7 @@ from tests.tiny_runs import tiny, write_corpus
     ("returned", "said"),
     [
         ("x[..., :-1]", r"returns torch.float32 \[2, 3, 15\] for an input .* \[2, 3, 16\]"),
-        ("x.double()", r"returns torch.float64 \[2, 3, 16\]"),
+        ("x.double()", r"returns torch.float64 \[2, 3, 16\] for an input .*"),
         ("None", "returns None, not a tensor"),
         ("x / missing", r"raises NameError: .*\(.*odd\.py, line \d+\)"),
     ],

@@ -142,7 +142,7 @@ def load_with_tokenizer(place: str, *, trust: bool) -> Checkpoint:
     return Checkpoint(model, tokenizer, folder, note)
 
 
-def _check_sizes(place: str, mismatched: Iterable[Sequence[Any]]) -> None:
+def _check_sizes(place: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
     """Raise UserError if there is a weight whose shape in the file and in the model differ."""
     for name, in_file, in_model in sorted(mismatched):
         raise UserError(
