@@ -103,13 +103,18 @@ def _second_call(examination: Examination, in_float64: bool) -> SecondCall:
     with torch.no_grad(), slow_path(), examination.operations(in_float64=in_float64):
         call_model(model, before, run.forward, copies=False)
         second = outputs_of(call_model(model, row, run.forward))
-    changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
+    changed = [k for k in row.content if not _are_equal(before.values[k], row.values[k])]
     if changed:  # the second output is then for different inputs
         return SecondCall(changed)
     both = [name for name in outputs if name in second]
     change, non_finite = largest_change((second[n], outputs[n]) for n in both)
     rounding = examination.largest_rounding(in_float64=in_float64)
     return SecondCall(changed, change, non_finite, rounding)
+
+
+def _are_equal(x: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors have the same values, where NaN equals NaN."""
+    return bool(((x == other) | ((x != x) & (other != other))).all())
 
 
 @dataclass(frozen=True)
