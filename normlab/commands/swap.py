@@ -58,8 +58,9 @@ def main(argv: list[str]) -> int:
 
 def _check_fold(parser: Parser, arguments: Namespace) -> None:
     """Exit with an error if anything is set that folding does not use."""
-    used = {"hf", "fold", "untie", "trust_remote_code"}
-    if any(v != parser.get_default(k) for k, v in vars(arguments).items() if k not in used):
+    used = {"hf", "fold", "untie", "trust_remote_code", "settings"}
+    others = {key: value for key, value in vars(arguments).items() if key not in used}
+    if arguments.settings or any(v != parser.get_default(key) for key, v in others.items()):
         parser.error("--fold can be combined only with --hf, --untie and --trust-remote-code")
 
 

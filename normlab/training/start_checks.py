@@ -28,7 +28,7 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
     if it does not work.
     """
     check_own_norms(config, model)
-    _check_freeze(config["freeze_statistics"], model)
+    _check_freeze(config.get("freeze_statistics"), model)
     _check_positions(config, task, model)
     # Synced norms pool over the sequences of all processes.
     norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]

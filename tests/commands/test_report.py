@@ -93,7 +93,7 @@ def test_an_experiment_as_baseline_gives_one_row_per_experiment(runs, capsys):
 @pytest.fixture
 def two_recipes(runs, capsys, monkeypatch):
     """Return the page of runs of two recipes, and the paths of its figures."""
-    monkeypatch.setattr("normlab.reports.report.write", lambda figure, path, title: None)
+    monkeypatch.setattr("normlab.reports.report.write", lambda figure, path, title: ())
     store = RunStore("runs")
     for norm in ("bn", "ln"):
         for size in (32, 64):
@@ -140,7 +140,7 @@ def test_damaged_runs_are_reported_and_the_rest_is_shown(runs, capsys):
 
 
 def test_figures_are_drawn_next_to_the_page(runs, capsys, monkeypatch):
-    monkeypatch.setattr("normlab.reports.report.write", lambda figure, path, title: None)
+    monkeypatch.setattr("normlab.reports.report.write", lambda figure, path, title: ())
     code, out, err = report(capsys, "runs", "--figures", "svg")
     scores = [f"report/{name}_by_batch_size.svg" for name in ("bleu", "validation_loss")]
     names = [*scores, "report/loss.svg", "report/over_training.svg"]
@@ -152,7 +152,7 @@ def test_figures_are_drawn_next_to_the_page(runs, capsys, monkeypatch):
 
 
 def test_figures_are_drawn_only_for_the_chosen_columns(runs, capsys, monkeypatch):
-    monkeypatch.setattr("normlab.reports.report.write", lambda figure, path, title: None)
+    monkeypatch.setattr("normlab.reports.report.write", lambda figure, path, title: ())
     code, out, _ = report(capsys, "runs", "--columns", "test/bleu", "--figures", "svg")
     assert code == 0
     assert out.splitlines() == ["report/report.html", "report/bleu_by_batch_size.svg"]

@@ -31,7 +31,7 @@ def test_folders_with_options_are_groups(root):
     assert registry.option_names("norm") == ["bn", "ln"] and registry.option_names("absent") == []
 
 
-@pytest.mark.parametrize("option", ["nothing", "../norm/bn", None])
+@pytest.mark.parametrize("option", ["nothing", "../norm/bn", 5])
 def test_the_error_for_an_unknown_option_lists_the_available_ones(option):
     said = r"norm\.option=.* does not exist here; choose from ada, bhyt, bn,"
     with pytest.raises(ValueError, match=said):

@@ -18,7 +18,7 @@ from normlab.metrics.significance import constant
 from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment, PairRules
 from normlab.reports.arrangement.arrangement import Arrangement, ArticleValues
-from normlab.reports.runs import Run, by_setting
+from normlab.reports.runs import NOT_RUN, Run, by_setting
 from normlab.reports.setting_names import point_name, setting
 from normlab.reports.tables.answer import answer
 from normlab.reports.tables.comparison import Comparison, best
@@ -157,9 +157,10 @@ def _with_best(
 ) -> list[ScoreRow]:
     """Return the rows with the best row's entry marked, for each score and point.
 
-    A point at which a row was refused or has not ended has no best row.
+    A point at which a row was refused or has not ended has no best row. Rows without any run, which
+    the table calls `not run`, do not count.
     """
-    experiments = grouped((row.point, row.experiment) for row in rows)
+    experiments = grouped((row.point, row.experiment) for row in rows if row.outcome != NOT_RUN)
     tops = {
         (point, column): best(whole, column, rules)
         for point, at_point in experiments.items()
