@@ -112,6 +112,16 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def _check_finite(examination: Examination) -> None:
+    """Raise UserError if the output contains NaN and an input is not finite."""
+    without = input_without_numbers(examination.longest_row)
+    if without and examination.outputs_with_nan:
+        raise UserError(
+            f"the output contains NaN because the first batch has NaN or infinities in "
+            f"`{without}`; pass finite numbers"
+        )
+
+
 def _examination(
     runner: Runner,
     batches: Sequence[Any],
@@ -130,16 +140,10 @@ def _examination(
         examination = Examination(runner, example, batches, loss, causal)
         try:
             examination.outputs(examination.longest_row)
+            _check_finite(examination)
+            return examination
         except ModelFailed as error:
             failed = error
-            continue
-        without = input_without_numbers(examination.longest_row)
-        if without and examination.outputs_with_nan:
-            raise UserError(
-                f"the output contains NaN because the first batch has NaN or infinities in "
-                f"`{without}`; pass finite numbers"
-            )
-        return examination
     raise UserError(f"the model cannot run one row of the first batch: {failed}") from failed
 
 
