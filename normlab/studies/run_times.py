@@ -62,7 +62,7 @@ def timed(
 def timed_anywhere(published: Sequence[RunRecord], *, minutes: float) -> TimedRuns:
     """Return the published runs on the most frequent kind of device.
 
-    They give the same time on every machine, unlike `timed`.
+    They give the same time on every machine; `timed` prefers runs on this one.
     """
     return TimedRuns(_of_most_frequent_kind(published), "published", minutes=minutes)
 

@@ -40,7 +40,7 @@ SCORED = (
     *("observe.threads", "observe.debug", "observe.targets", "observe.test_seen"),
     *(f"observe.test_{name}" for name in DISTURBANCES),
 )
-"""The keys and nodes that the scores of a trained run may depend on, beside `BATCHES`."""
+"""The keys and nodes that the scores of a trained run may depend on, besides `BATCHES`."""
 _LOADED = (*SCORED, *BATCHES, "seed", "optim")  # the last two for an inspection
 
 
