@@ -3,6 +3,8 @@
 import math
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -276,6 +278,8 @@ def _train_elsewhere(
     try:
         record = train(from_hydra(config))
     except Exception as error:
+        if _ended_by_its_requeue(error):
+            sys.exit(INTERRUPTED)
         if note is None:
             raise
         note.parent.mkdir(parents=True, exist_ok=True)
@@ -286,6 +290,18 @@ def _train_elsewhere(
     if record.outcome.status == "interrupted":
         sys.exit(INTERRUPTED)
     return record
+
+
+def _ended_by_its_requeue(error: Exception) -> bool:
+    """Return whether `scontrol requeue`, which submitit runs inside the job, was ended by Slurm.
+
+    Slurm ends all processes of a job that it requeues, so the command may end before it returns.
+    """
+    return (
+        isinstance(error, subprocess.CalledProcessError)
+        and error.cmd[:2] == ["scontrol", "requeue"]
+        and error.returncode in (-signal.SIGTERM, -signal.SIGKILL)
+    )
 
 
 def objective(record: "RunRecord", config: "DictConfig", direction: object) -> float:
