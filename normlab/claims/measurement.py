@@ -15,7 +15,6 @@ from normlab.studies.study_part import SmallestPart, smallest_part
 
 _COMMIT = "git add configs results && git commit -m rates"
 """Runs of uncommitted code do not count, and tuning changes the study's file."""
-_STEPS = "budget.steps"
 Place = tuple[str, str]
 """A row and a point of the grid."""
 
@@ -102,14 +101,17 @@ def _trials(plan: PlannedRuns, evidence: EvidenceStore, part: SmallestPart) -> _
 
 
 def _share_of_run(tuning: Tuning, scale: Scale, row: str) -> float:
-    """Return the length of a row's trial as a share of a run, by their updates."""
-    whole, shortened = (
-        dict(each.split("=", 1) for each in overrides).get(_STEPS)
-        for overrides in (scale.overrides, tuning.overrides)
-    )
-    if row in tuning.whole_runs or whole is None or shortened is None:
+    """Return the length of a row's trial as a share of a run, by the limit that both have."""
+    run, trial = _limits(scale.overrides), _limits(tuning.overrides)
+    if row in tuning.whole_runs:
         return 1.0
-    return int(shortened) / int(whole)
+    return min((trial[key] / run[key] for key in run.keys() & trial.keys()), default=1.0)
+
+
+def _limits(overrides: Sequence[str]) -> dict[str, float]:
+    """Return the limits of `budget` that are set, such as `budget.steps` or `budget.tokens`."""
+    pairs = (text.split("=", 1) for text in overrides if text.startswith("budget."))
+    return {key: float(value) for key, value in pairs if value != "null"}
 
 
 def _devices(times: Sequence[TimedRuns]) -> str:

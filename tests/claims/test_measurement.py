@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from msgspec.structs import replace
 
 from normlab.claims.evidence import RecordAt
@@ -29,9 +30,10 @@ def open_part(folder, evidence):
     return more
 
 
-def test_a_command_begins_with_the_trials_that_choose_a_missing_rate(tmp_path):
+@pytest.mark.parametrize("limit", ["budget.steps=", "budget.steps=null, budget.tokens="])
+def test_a_command_begins_with_the_trials_that_choose_a_missing_rate(limit, tmp_path):
     root = configs(tmp_path)
-    (root / "study" / "made.yaml").write_text(TUNED)
+    (root / "study" / "made.yaml").write_text(TUNED.replace("budget.steps=", limit))
     more = open_part(root, runs_of(root, []))
     tune, *commit, run = more.command.split(" && ")
     assert (tune, run) == ("normlab study tune made scale=small rows=bn", RUN)
