@@ -1,6 +1,6 @@
 """Norms, a placement, a probe, a task, a study and an experiment in a user's own folder.
 
-The norm is the one in the how-to.
+The norm, the placement and the study are those of the how-to.
 """
 
 import json
@@ -20,27 +20,8 @@ from tests.docs.pages import ROOT, fenced
 from tests.tiny_runs import tiny, write_corpus
 
 PAGE = (ROOT / "docs" / "howto" / "own_norm.md").read_text()
-(NEW_NORM,), (NEW_CONFIG, NEW_STUDY) = fenced(PAGE, "python"), fenced(PAGE, "yaml")
-PLACEMENT = '''
-from normlab.placements.base import Placement
-from normlab.placements.pre import PreResidual
-
-
-class TwiceResidual(PreResidual):
-    """y = x + 2 dropout(branch(norm(x)))."""
-
-    def forward(self, x, tokens, branch):
-        return x + 2 * self.dropout(branch(self.norm(x, tokens)))
-
-
-class Twice(Placement):
-    def residual(self, norms, dim, place):
-        return TwiceResidual(norms.required(place.path, dim), self.dropout)
-'''
-PLACEMENT_CONFIG = """# normlab train placement=twice
-# Pre-norm with branches that count twice.
-_target_: twice.Twice
-"""
+NEW_NORM, PLACEMENT = fenced(PAGE, "python")
+NEW_CONFIG, NEW_STUDY, PLACEMENT_CONFIG = fenced(PAGE, "yaml")
 PROBE = """
 from typing import ClassVar
 
