@@ -37,13 +37,17 @@ def test_the_readme_has_at_most_900_words_and_100_lines():
     assert len(re.sub(r"<!--.*?-->", "", text).split()) <= 900
 
 
+EXPLANATION = re.compile(r"(?<=\S) {2,}\S.*$", re.MULTILINE)
+"""What a line of code or of a folder tree is for, after two spaces or more. It is translated."""
+
+
 def shape(text):
     """Return what both languages of a page must share: headings, code, blocks, links, rows."""
     prose = BLOCK.sub("", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL))
     targets = re.findall(r"\]\(([^)\s]+)\)", prose)
     return {
         "headings": re.findall(r"^#+ (?:\d+\.)?", prose, re.MULTILINE),
-        "code": fenced(text),
+        "code": [EXPLANATION.sub("", code) for code in fenced(text)],
         "blocks": BLOCK.findall(text),
         "links": sorted(target.rpartition("/")[2].replace(".zh.md", ".md") for target in targets),
         "paragraphs": len(re.split(r"\n\s*\n", prose.strip())),
