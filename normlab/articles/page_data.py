@@ -24,7 +24,7 @@ from normlab.articles.sentence_verdict import SentenceVerdict
 Reference = int | tuple[int, int]
 """The index of an explanation or, if it is about some words, its index and the words' index."""
 Row = list[Any]
-"""The values of a `SentenceRow`, or the kind of an explanation and the values of its class.
+"""The values of a `SentenceRow`, or of an explanation, after the index of its kind in `columns`.
 
 Shared values are indices, and empty values at the end are left out.
 """
@@ -34,14 +34,14 @@ T = TypeVar("T")
 class SentenceRow(Struct, frozen=True, array_like=True):
     """A sentence of an article or a cell of its tables.
 
-    `claims` are the claims whose answers fit the sentence. `verdict` is "" if the
-    first explanation has the same verdict. `command` is a command to type.
+    `claims` are the claims whose answers fit the sentence. `verdict` is the index of the verdict's
+    name, or None if the first explanation has the same verdict. `command` is a command to type.
     """
 
     text: Pair
     explanations: tuple[Reference, ...] = ()
     claims: tuple[int, ...] = ()
-    verdict: str = ""
+    verdict: int | None = None
     command: str = ""
 
 
@@ -87,7 +87,8 @@ class PageData(Struct):
 
     `explanations` open below sentences. `claims` has the answers to whole claims, keyed by number.
     The other lists have values that explanations share: the `findings` of checks, the `grades` of
-    evidence, the `studies` (STUDY/SCALE), and as `subjects` the words that an explanation is about.
+    evidence, the `studies` (STUDY/SCALE), the `verdict_names`, and as `subjects` the words that an
+    explanation is about.
     """
 
     columns: dict[str, tuple[str, ...]]
@@ -97,6 +98,7 @@ class PageData(Struct):
     findings: list[Pair] = field(default_factory=list[Pair])
     grades: list[Pair] = field(default_factory=list[Pair])
     studies: list[str] = field(default_factory=list[str])
+    verdict_names: list[str] = field(default_factory=list[str])
     subjects: list[Pair] = field(default_factory=list[Pair])
 
 
@@ -157,10 +159,10 @@ class _Maker:
     def _sentence(self, text: Pair, evidence: Sequence[Evidence], command: str = "") -> Row:
         references = tuple(map(self._reference, evidence))
         whole = SentenceVerdict.of(evidence, self.results).verdict
-        if whole == SentenceVerdict.of(evidence[:1], self.results).verdict:
-            whole = ""
+        is_of_first = whole == SentenceVerdict.of(evidence[:1], self.results).verdict
+        verdict = None if is_of_first else _index(self.data.verdict_names, whole)
         claims = self._whole_claims(evidence)
-        return _trimmed(to_builtins(SentenceRow(text, references, claims, whole, command)))
+        return _trimmed(to_builtins(SentenceRow(text, references, claims, verdict, command)))
 
     def _reference(self, evidence: Evidence) -> Reference:
         index = self._index_of_explanation(evidence)
@@ -181,11 +183,13 @@ class _Maker:
         kind, values = explanation.__struct_config__.tag, structs.asdict(explanation)
         if values.get("grade") is not None:
             values["grade"] = _index(self.data.grades, values["grade"])
+        if "verdict" in values:
+            values["verdict"] = _index(self.data.verdict_names, values["verdict"])
         if "study" in values:
             values["study"] = _index(self.data.studies, values["study"])
         if "findings" in values:
             values["findings"] = [_index(self.data.findings, each) for each in values["findings"]]
-        return _trimmed([kind, *values.values()])
+        return _trimmed([[*self.data.columns].index(kind), *values.values()])
 
     def _whole_claims(self, evidence: Iterable[Evidence]) -> tuple[int, ...]:
         """Return the claims whose whole answer fits a sentence.

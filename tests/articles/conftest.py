@@ -20,13 +20,17 @@ def path():
 def data():
     text = re.search(r'id="data">(.*?)</script>', PLAY.read_text("utf-8"), re.DOTALL)
     page = json.loads(text[1])
-    explanations = [named(page, kind, values) for kind, *values in page["explanations"]]
+    kinds = [*page["columns"]]
+    explanations = [named(page, kinds[kind], values) for kind, *values in page["explanations"]]
     return {**page, "explanations": explanations}
 
 
 def named(page, kind, values):
     """Return the values of a row by column name, as the page's script does."""
-    return {"kind": kind, **dict(zip(page["columns"][kind], values, strict=False))}
+    row = {"kind": kind, **dict(zip(page["columns"][kind], values, strict=False))}
+    if row.get("verdict") is not None:
+        row["verdict"] = page["verdict_names"][row["verdict"]]
+    return row
 
 
 @pytest.fixture

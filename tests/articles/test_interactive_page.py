@@ -240,3 +240,20 @@ def test_a_grade_explains_its_letter(page):
     meaning = grade.get_attribute("title")
     grade.click()
     assert meaning and meaning in page.locator(".grade").first.inner_text()
+
+
+def test_in_chinese_the_norms_have_chinese_names(visit):
+    page = visit()
+    page.locator('[data-language="0"]').click()
+    box = piece(page, "tensor")
+    box.locator(".live .choice button").last.click()
+    names = box.locator(".live .choice button").all_inner_texts()
+    assert {"批归一化", "按位置 BN", "层归一化", "RMSNorm"} <= set(names)
+    assert not any(name.islower() for name in names), "names from configs/norm"
+
+
+def test_the_hint_that_a_table_goes_on_is_above_it(visit):
+    table = visit(PHONE).locator(".tabled", has_text="✅").last
+    table.scroll_into_view_if_needed()
+    hint, box = (table.locator(each).bounding_box() for each in (".hint", ".scroll"))
+    assert hint["y"] + hint["height"] <= box["y"] + 1

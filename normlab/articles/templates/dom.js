@@ -18,11 +18,12 @@ function named(kind, values) {
   return { kind, ...Object.fromEntries(values.map((value, place) => [DATA.columns[kind][place], value])) };
 }
 
-const EXPLANATIONS = DATA.explanations.map(([kind, ...values]) => named(kind, values));
+const KINDS = Object.keys(DATA.columns);
+const EXPLANATIONS = DATA.explanations.map(([kind, ...values]) => named(KINDS[kind], values));
 for (const explanation of EXPLANATIONS) {
   explanation.texts = [explanation.finding ?? [], ...(explanation.findings ?? []).map((number) => DATA.findings[number])].filter((pair) => pair.length);
   explanation.study = DATA.studies[explanation.study];
-  explanation.verdict ??= explanation.kind in DATA.verdicts ? explanation.kind : ""; // "not measured" is both
+  explanation.verdict = DATA.verdict_names[explanation.verdict] ?? (explanation.kind in DATA.verdicts ? explanation.kind : ""); // "not measured" is both
 }
 
 for (const piece of Object.values(DATA.pieces)) piece.norms = Object.fromEntries(piece.norms.map((name) => [name, DATA.norms[name]]));
@@ -35,7 +36,7 @@ function explanationAt(reference) {
 /** A sentence or a cell. If it has no verdict of its own, it gets that of the first explanation. */
 function sentence(values) {
   const { verdict, explanations = [], claims = [], ...rest } = named("sentence", values);
-  return { explanations, claims, verdict: verdict || (explanations.length && explanationAt(explanations[0]).verdict), ...rest };
+  return { explanations, claims, verdict: DATA.verdict_names[verdict] || (explanations.length && explanationAt(explanations[0]).verdict), ...rest };
 }
 
 for (const { sections, tables } of DATA.articles) {
@@ -110,11 +111,11 @@ function choice(label, options, chosen, choose) {
   return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
 }
 
-/** The choice of a norm, and below it what that norm pools. "More" shows all but the first four norms. */
+/** The choice of a norm, by its Chinese or its config name, and below it what it pools. "More" shows all but the first four norms. */
 function normChoice(norms, chosen, choose, says = both(DATA.words.norms[chosen])) {
   const names = Object.keys(norms);
   const folded = !allNorms && names.length > FIRST;
-  const row = choice(t("norm"), (folded ? names.slice(0, FIRST) : names).map((name) => [name, name, both(DATA.words.norms[name])]), chosen, choose);
+  const row = choice(t("norm"), (folded ? names.slice(0, FIRST) : names).map((name) => [name, language ? name : DATA.words.norms[name][0].split("：")[0], both(DATA.words.norms[name])]), chosen, choose);
   const more = () => {
     allNorms = true;
     choose(chosen);
@@ -123,7 +124,7 @@ function normChoice(norms, chosen, choose, says = both(DATA.words.norms[chosen])
   return [row, h("p", { class: "quiet" }, says)];
 }
 
-/** A table in a box that scrolls sideways. If it is wider than the box, the edge fades, and a line says so. */
+/** A table in a box that scrolls sideways. If it is wider than the box, a line above says so, and the edge fades. */
 function scrolling(label, style, ...rows) {
   const table = h("table", { class: style }, h("caption", {}, label), rows);
   const box = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
@@ -131,12 +132,12 @@ function scrolling(label, style, ...rows) {
   const look = () => {
     const left = box.scrollWidth - box.clientWidth - box.scrollLeft;
     box.classList.toggle("goes-on", left > 2);
-    hint.hidden = left <= 2;
+    hint.hidden = box.scrollWidth - box.clientWidth <= 2;
   };
   box.addEventListener("scroll", look);
   const observer = new ResizeObserver(look);
   [box, table].forEach((each) => observer.observe(each));
-  return h("div", {}, box, hint);
+  return h("div", {}, hint, box);
 }
 
 /** An input for a number. `change` is called with each number that is typed. */

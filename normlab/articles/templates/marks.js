@@ -24,7 +24,7 @@ function drawMarks(root) {
   const change = (to) => update({ before: normalized([marks.x], norms[marks.norm])[0], x: marks.x.map((row, pupil) => row.map((mark) => to(mark, pupil))) });
   const subjects = [0, 1, 2].map((number) => t(`marks.subjects.${number}`));
   const pupils = [0, 1, 2].map((number) => t(`marks.pupils.${number}`));
-  const edit = (pupil, subject) => field(`mark ${pupil} ${subject}`, marks.x[pupil][subject], `${pupils[pupil]}, ${subjects[subject]}`, (value) =>
+  const edit = (pupil, subject) => field(`mark ${pupil} ${subject}`, marks.x[pupil][subject], pupils[pupil] + t("colon") + subjects[subject], (value) =>
     update({ before: y, x: marks.x.map((row, i) => row.map((mark, j) => (i === pupil && j === subject ? value : mark))) }));
   const rows = marks.x.map((row, pupil) => h("tr", {}, h("th", { scope: "row" }, pupils[pupil]), row.map((_, subject) => {
     const value = y[pupil][subject];

@@ -97,5 +97,5 @@ function drawPadding(root) {
 function lonely(batch) {
   const row = batch.sentences.indexOf(FOX);
   const found = DATA.pieces.padding.words[FOX].filter((_, at) => batch.y[row][at].every((value) => value === 0));
-  return found.join(language ? ", " : "、");
+  return found.join(t("comma"));
 }
