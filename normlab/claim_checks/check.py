@@ -20,12 +20,12 @@ check = partial(question, of="claim")
 
 
 def finding(
-    name: str, statement: str, answer: str, *, holds: bool, **numbers: float
+    name: str, statement: str, answer: str, *, holds: bool, **numbers: int | float
 ) -> CheckFinding:
     """Return a finding that supports the claim if the statement `holds`, and otherwise not.
 
-    `numbers` are the numbers behind the answer. A claim's `only` selects findings by `name`, which
-    must be unique within the check.
+    `numbers` are the numbers behind the answer, with exact counts as `int`. A claim's `only`
+    selects findings by `name`, which must be unique within the check.
     """
     return CheckFinding(statement, answer, "supports" if holds else "contradicts", numbers, name)
 
@@ -47,7 +47,7 @@ def change_finding(
     *,
     expected: bool = True,
     because: str = "",
-    **numbers: float,
+    **numbers: int | float,
 ) -> CheckFinding:
     """Return a finding on whether an output changes, given its relative change `share`.
 

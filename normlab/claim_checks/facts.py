@@ -41,7 +41,7 @@ def bert_base() -> list[CheckFinding]:
             "BERT-base has 110 million parameters",
             f"{total:,}",
             holds=round(total / 1e7) == 11,
-            total=float(total),
+            total=total,
         )
     ]
 

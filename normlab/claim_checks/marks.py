@@ -13,7 +13,7 @@ from normlab.claim_checks.check import (
 )
 from normlab.claim_checks.inputs import draw_normal, new_norm
 from normlab.claims.evidence import CheckFinding
-from normlab.findings.relative_change import relative_change
+from normlab.findings.relative_change import percent, relative_change
 from normlab.inspection.examples.articles import PUPILS, SUBJECTS, marks_of_a_class
 from normlab.inspection.norm.norm_calls import run
 
@@ -97,7 +97,7 @@ def coach() -> list[CheckFinding]:
         finding(
             "ln",
             "ln gives the same result for a state that is too excited and one that is too low",
-            f"ten times as large or as small, the result changes by {off:.1%}",
+            f"ten times as large or as small, the result changes by {percent(off)}",
             holds=off < SAME_RESULT,
             off=off,
         ),

@@ -172,6 +172,6 @@ def memory() -> list[CheckFinding]:
             "bn_position: what it stores grows in proportion to the longest sequence",
             f"values of {WIDTH} features: {listed}; bn keeps {one:,} for any length",
             holds=in_proportion and one < min(sizes.values()),
-            **{f"of_{count}": float(each) for count, each in sizes.items()},
+            **{f"of_{count}": each for count, each in sizes.items()},
         )
     ]

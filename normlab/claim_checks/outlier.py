@@ -153,7 +153,7 @@ def votes() -> list[CheckFinding]:
             f"{bare.first:,.0f} points for itself; the others give each other and themselves "
             f"{bare.others:.0f} at most",
             holds=A_MILLION[0] < bare.first < A_MILLION[1] and bare.others < FEW_POINTS,
-            votes=bare.first,
+            votes=round(bare.first),  # a whole number, like the words' features
             others=bare.others,
         ),
         finding(
@@ -177,7 +177,7 @@ def softmax() -> list[CheckFinding]:
             "without a norm the token with the 999 saturates the softmax, so its gradient is 0",
             f"largest logit {bare.logit:,.0f}, slope {slope:.3g}",
             holds=slope < NO_GRADIENT,
-            logit=bare.logit,
+            logit=round(bare.logit),  # half of a whole number of votes
             slope=slope,
         )
     ]

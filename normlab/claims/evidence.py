@@ -43,13 +43,14 @@ _T = TypeVar("_T")
 class CheckFinding(Struct, frozen=True):
     """A check finding: a statement, what was found, and whether that supports the claim.
 
-    Its `name` is unique within the check. Claims and articles refer to it by this name.
+    Its `name` is unique within the check. Claims and articles refer to it by this name. In its
+    `numbers`, whole numbers are exact counts.
     """
 
     question: str
     finding: str
     standing: Literal["supports", "contradicts"]
-    numbers: Mapping[str, float] = {}
+    numbers: Mapping[str, int | float] = {}
     name: str = ""
 
     @property
@@ -67,15 +68,18 @@ class _Computed(Struct):
 def to_json(checks: Mapping[str, Sequence[CheckFinding]]) -> str:
     """Return findings, keyed by check, as JSON.
 
-    Numbers are rounded, so that the bytes are the same on every machine.
+    Numbers that are not whole are rounded, so that the bytes are the same on every machine.
     """
     content = msgspec.to_builtins({"format": _FORMAT, "checks": checks})
     for piece in (piece for pieces in content["checks"].values() for piece in pieces):
-        piece["numbers"] = {
-            key: 0.0 if abs(value) < _NOISE else float(f"{value:.4g}")
-            for key, value in piece["numbers"].items()
-        }
+        piece["numbers"] = {key: _rounded(value) for key, value in piece["numbers"].items()}
     return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+
+def _rounded(number: int | float) -> int | float:
+    if isinstance(number, int):
+        return number
+    return 0.0 if abs(number) < _NOISE else float(f"{number:.4g}")
 
 
 def read_computed(path: Path) -> dict[str, list[CheckFinding]]:

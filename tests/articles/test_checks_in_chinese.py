@@ -3,12 +3,14 @@
 import re
 
 import pytest
+import yaml
 
-from normlab.articles.checks_in_chinese import deciding_findings
+from normlab.articles.checks_in_chinese import FINDINGS_IN_CHINESE, deciding_findings, translated
 from normlab.articles.results import Results
 from normlab.claims.evidence import CheckFinding
 from normlab.claims.in_words.language import CHINESE, ENGLISH
 from normlab.claims.source import EvidenceSource
+from normlab.config.folders import RESULTS
 from normlab.errors import UserError
 
 FINDINGS = [
@@ -53,6 +55,30 @@ def test_a_missing_or_invalid_chinese_text_is_an_error_with_file_and_key(
     path.write_text(content)
     with pytest.raises(UserError, match=re.escape(f"{path}: {message}")):
         found(path)
+
+
+def test_a_result_that_does_not_change_is_not_said_to_change_by_0_percent():
+    texts, checks = (
+        yaml.safe_load(FINDINGS_IN_CHINESE.read_text("utf-8"))["checks"],
+        Results(RESULTS),
+    )
+    shown = [
+        translated(text, checks.finding(check, name), check)
+        for check, by_name in texts.items()
+        for name, text in by_name.items()
+        if isinstance(text, str)
+    ]
+    assert len(shown) > 60
+    assert [text for text in shown if re.search(r"(变化|差别为) 0(\.0+)?%", text)] == []
+
+
+def test_large_counts_are_exact_in_chinese():
+    results = Results(RESULTS)
+    for check, counts in {"facts.bert_base": ["109,482,240"], "modes.memory": ["32,768"]}.items():
+        source = EvidenceSource(kind="check", check=check)
+        ((finding, chinese),) = deciding_findings(source, results)
+        for count in counts:
+            assert count in chinese and count in finding.finding and "约" not in chinese
 
 
 def test_the_error_for_a_score_without_a_name_says_where_to_add_one():

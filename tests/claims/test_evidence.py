@@ -36,6 +36,10 @@ def test_check_findings_are_saved_with_rounded_numbers(tmp_path):
     (piece,) = read_computed(path)["a.b"]
     assert piece.numbers == {"moved": 0.2123, "noise": 0.0} and piece.question == "q"
     assert read_computed(tmp_path / "nothing.json") == {}
+    path.write_text(to_json({"a.b": [CheckFinding("q", "f", "supports", {"count": 109_482_240})]}))
+    again = to_json(read_computed(path))
+    assert read_computed(path)["a.b"][0].numbers == {"count": 109_482_240}, "a count is exact"
+    assert again == path.read_text(), "also if the file is written again without new checks"
     path.write_text("{")
     with pytest.raises(ValueError, match=r"damaged .*; recreate it with .* --write"):
         read_computed(path)
