@@ -5,11 +5,12 @@ generated text, `<!-- /normlab -->`. Arguments are words, in quotes if they cont
 `name=value`. The kinds:
 
     table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT]
-    mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8
+    mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8. The
+                                                        sign is that for plus-minus in Chinese pages
     difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
                                                         format=.1f only its size: 1.7
     value FILE KEY [format=.2f]                         a number at a dotted key of a JSON file
-    part CLAIM.NAME [format=.2f]                        what was found on a part of a claim
+    part CLAIM.NAME [format=.2f]                        the size of what was found on a part
     inspected FILE [columns=A,B] [rows=A;B]             table of `normlab inspect RUN RUN`
     claims VERDICT                                      how many claims have this verdict
     cost STUDY/SCALE runs                               how many runs a study plans; with hours:
@@ -71,16 +72,18 @@ def regenerated(page: Path, root: Path) -> str:
 
     Raises ValueError, with page and block, for a block that cannot be generated.
     """
-    text = page.read_text("utf-8")
+    text, chinese = page.read_text("utf-8"), "zh" in (*page.name.split("."), page.parent.name)
     if not text.count(BLOCK) == len(_BLOCK.findall(text)) == text.count(_END):
         raise ValueError(f"{page}: a block without its end: each {BLOCK}... --> takes one {_END}")
 
     def made(match: re.Match[str]) -> str:
         said = match["said"]
         try:
-            return f"{BLOCK}{said} -->{_content(root, said)}{_END}"
+            content = _content(root, said)
         except ValueError as error:
             raise ValueError(f"{page}: block `{said}`: {error}") from None
+        content = content.replace(" +- ", " \u00b1 ") if chinese else content
+        return f"{BLOCK}{said} -->{content}{_END}"
 
     return _BLOCK.sub(made, text)
 
@@ -139,11 +142,11 @@ def _content(root: Path, said: str) -> str:
 
 
 def _of_part(root: Path, name: str, form: str | None) -> str:
-    """Return the value of a part of the ledger, by claim and name, such as `2.worse`."""
+    """Return the size of the value of a part of the ledger, by claim and name: `2.worse`."""
     part = Results(root).part(name)
     if part.value is None:
         raise ValueError(f"part {name} has no value: {part.finding}")
-    return f"{part.value:{form or '.3g'}}"
+    return f"{abs(float(part.value)):{form or '.3g'}}"
 
 
 def _cost(study: str, scale: str, what: str) -> str:

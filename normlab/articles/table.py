@@ -86,6 +86,8 @@ def shown_table(
     ]
     title = table.title.text(language)
     all_notes = [each.cell_text(results, language).note for each in table.evidence] if notes else []
+    if any(all_notes):
+        all_notes.append(language.table.differences + language.phrasing.stop)
     return ShownTable(
         caption=language.table.caption.format(title=title, id=article.id, section=table.section),
         label=f"article-{article.id}-{name}",

@@ -141,10 +141,11 @@ class Decision:
     """The verdict of an endpoint before correction for other endpoints.
 
     The number that was found is the `estimate`, or `same_value` if all seeds have the same value.
-    `bounds` are the numbers that it is judged against, and `form` says how it is written. `behind`
-    has the values of the sides behind the number or, if seeds that train were counted, `trained`
-    has the counts. Both are keyed by the label of the side. `finding` is what a check or a
-    publication says instead of a number.
+    `bounds` are the numbers that it is judged against, and `form` says how it is written. The
+    number is positive in the claimed direction, and `opposite` says that it is shown with the
+    opposite sign (`shown_number`). `behind` has the values of the sides behind the number or, if
+    seeds that train were counted, `trained` has the counts. Both are keyed by the label of the
+    side. `finding` is what a check or a publication says instead of a number.
 
     `reason` says why the endpoint is open or not measured, and `unshown` replaces it if the
     direction does not survive the correction. `stuck` is set if more seeds cannot help, and
@@ -158,6 +159,7 @@ class Decision:
     same_value: float | None = None
     bounds: tuple[float, ...] = ()
     form: Form = "number"
+    opposite: bool = False
     behind: Mapping[str, float] = field(default_factory=dict[str, float])
     trained: Mapping[str, Count] = field(default_factory=dict[str, Count])
     reason: Reason | str = ""

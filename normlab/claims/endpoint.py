@@ -123,8 +123,13 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         return ()
 
     @property
+    def subtracted(self) -> str:
+        """The name of the score to subtract, or "" if there is none."""
+        return ""
+
+    @property
     def limits(self) -> tuple[float, float] | None:
-        """The bounds between which the number shows no difference, or None if there are none."""
+        """The bounds between which the shown number is no difference, or None if there are none."""
         return None
 
     @property
@@ -186,13 +191,17 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return (self.score,) if isinstance(self.score, str) else self.score
 
     @property
+    def subtracted(self) -> str:
+        return self.minus or ""
+
+    @property
     def sides(self) -> Sequence[Where]:
         """The settings to compare, or the single setting to measure."""
         raise NotImplementedError
 
     @property
     def named_sides(self) -> list[Side]:
-        names = zip(self.sides, names_of(self.sides), strict=True)
+        names = zip(self.sides, names_of(self.sides, self.study), strict=True)
         return [Side(where_text(side), name) for side, name in names]
 
     @property
@@ -234,6 +243,13 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Return why these runs cannot answer the question, or None if they can."""
         return None
 
+    def why_untrained(self, sample: Sample, label: str, seeds: Sequence[int]) -> Reason | None:
+        """Return why a side does not clearly beat the untrained baseline, with its name."""
+        if (reason := sample.why_untrained(label, seeds)) is None:
+            return None
+        side = next(each for each in self.named_sides if each.label == label)
+        return Reason(reason.name, {**reason.values, "chinese": side.full_name[0]})
+
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
         """Return the value to judge for each seed: by default, the value of the first side."""
         values = sample.values(next(iter(sample.cells)))
@@ -256,6 +272,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Return the values behind a decision, keyed by the label of the side."""
         return {}
 
+    def is_opposite(self, sample: Sample) -> bool:
+        """Return whether the first side minus the second is negative if the claim is true."""
+        return False
+
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
@@ -269,7 +289,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             return corrected_for_look(replace(decision, trained=trained), look)
         values = self.values(sample, seeds)
         not_finite = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
-        untrained = [why for side in sample.cells if (why := sample.why_untrained(side, seeds))]
+        reasons = (self.why_untrained(sample, side, seeds) for side in sample.cells)
+        untrained = [reason for reason in reasons if reason]
         if untrained:
             return stuck(untrained[0])
         if not_finite:
@@ -277,7 +298,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if any(train < n for train, n in counts):
             return stuck(NOT_ALL_TRAIN, trained)
         decision = self.decide_values([values[seed] for seed in seeds], look, assertion)
-        return replace(decision, behind=self.behind(sample, seeds))
+        behind, opposite = self.behind(sample, seeds), self.is_opposite(sample)
+        return replace(decision, behind=behind, opposite=opposite)
 
     def check_plan(self, evidence: EvidenceStore) -> None:
         plan = evidence.plan(self.study, self.scale)

@@ -23,11 +23,13 @@ class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of a claim, or one of its secondary endpoints: question, verdict and result.
 
     `part` is its position in the claim, from 1, and `name` is how other files refer to it. `grades`
-    is its grade in Chinese and in English, or empty. `number` is the value with the ends of its
-    interval, as rounded text. `sides` are the values behind it or, if `counted`, how many seeds of
-    each side train. A number between the `limits` means no difference. `p` is the p value before
-    correction for other endpoints. `excluded` says why runs do not count, and `to_measure` is the
-    command that measures more. Fields with a default are left out of the file if they are empty.
+    is its grade in Chinese and in English, or empty. `minus` is the score that is subtracted.
+    `value`, from `low` to `high`, is the first of the `sides` minus the second, the first divided
+    by the second, or the share by which the first takes more time, and `number` is the same as
+    rounded text. `sides` are the values behind it or, if `counted`, how many seeds of each side
+    train. A number between the `limits` means no difference. `p` is the p value before correction
+    for other endpoints. `excluded` says why runs do not count, and `to_measure` is the command that
+    measures more. Fields with a default are left out of the file if they are empty.
     """
 
     part: int
@@ -42,6 +44,7 @@ class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     finding: str
     unit: Unit
     scores: tuple[str, ...] = ()
+    minus: str = ""
     number: tuple[str, ...] = ()
     sides: tuple[SideValue, ...] = ()
     counted: bool = False

@@ -21,6 +21,7 @@ from normlab.claims.endpoint import (
     Scope,
 )
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore
+from normlab.claims.shown_number import shown_value
 from normlab.claims.side import Side, names_of
 from normlab.claims.source import EvidenceSource, Unit
 from normlab.claims.verdict import Reason
@@ -102,8 +103,9 @@ class Timing(Endpoint, frozen=True):
       margin: 0.02                 optional: a share of the time; default 0.02
       report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
       measured: model=vit          optional: arguments for `python scripts/bench norms`
-      first: slower                optional: the candidate that the statement names first, for the
-                                   order in which times are shown; default faster
+      first: slower                optional: the candidate that the statement names first. Its
+                                   time is shown first, as more or less time than the other one
+                                   takes; default faster
       alone: true                  optional: the group times bare norms, not models
       seen_before: true            optional: written after this report was seen, so the report
                                    is shown but decides nothing
@@ -135,11 +137,18 @@ class Timing(Endpoint, frozen=True):
 
     @property
     def unit(self) -> Unit:
-        return "time saved"
+        return "time"
 
     @property
     def limits(self) -> tuple[float, float]:
-        return -self.margin, self.margin
+        ends = (-self.margin, self.margin)
+        shown = (shown_value(each, "share", opposite=self._is_opposite) for each in ends)
+        low, high = sorted(shown)
+        return low, high
+
+    @property
+    def _is_opposite(self) -> bool:
+        return self.first == "faster"
 
     @property
     def named_sides(self) -> list[Side]:
@@ -149,7 +158,7 @@ class Timing(Endpoint, frozen=True):
         return sides if self.first == "faster" else sides[::-1]
 
     def question(self, assertion: str) -> str:
-        by = f"by more than {self.margin:.0%}"
+        by = f"by more than {100 * self.margin:.0f} %"
         return f"Is {self.faster} faster than {self.slower}, {by} ({self.group})?"
 
     def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
@@ -170,7 +179,8 @@ class Timing(Endpoint, frozen=True):
             scope=Scope(f"{machine['device']} {machine['precision']}"),
             records=(timings.path,),
         )
-        return Judgement(replace(self._decide(saved), behind=medians), basis)
+        decision = replace(self._decide(saved), behind=medians, opposite=self._is_opposite)
+        return Judgement(decision, basis)
 
     def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
         command = f"python scripts/bench norms {self.measured}".strip()

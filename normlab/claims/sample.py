@@ -145,7 +145,6 @@ def _not_trained(side: str, compared: BaselineComparison) -> Reason:
     values = {
         "side": side,
         "score": score,
-        "metric": score.rpartition("/")[2],
         "value": f"{compared.mean:.4g}",
         "baseline": f"{baseline:.4g}",
     }

@@ -9,6 +9,7 @@ import msgspec
 
 from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.ledger_file import SavedClaim, SavedPart
+from normlab.claims.shown_number import shown_estimate
 from normlab.claims.texts import (
     chinese_part_text,
     grade_in_chinese,
@@ -54,7 +55,7 @@ def saved_claim(judged_claim: JudgedClaim) -> SavedClaim:
 def saved_part(judged_part: JudgedPart) -> SavedPart:
     """Return the ledger's entry for a part or a secondary endpoint, with rounded numbers."""
     decision, basis, endpoint = judged_part.decision, judged_part.basis, judged_part.endpoint
-    estimate, p, more = decision.estimate, observed_p(judged_part), judged_part.to_measure
+    estimate, p, more = shown_estimate(decision), observed_p(judged_part), judged_part.to_measure
     is_number = bool(endpoint.scores or endpoint.limits)
     corrected = "" if judged_part.p_holm is None else f" (corrected {p_text(judged_part.p_holm)})"
     reason = reason_of(judged_part)
@@ -71,6 +72,7 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
         finding=value_text(judged_part),
         unit=endpoint.unit,
         scores=endpoint.scores,
+        minus=endpoint.subtracted,
         number=number_texts(decision) if is_number else (),
         sides=side_values(judged_part) if is_number else (),
         counted=bool(decision.trained) and is_number,

@@ -28,6 +28,14 @@ class Side:
     name: Name
     condition: Name | None = None
 
+    @property
+    def full_name(self) -> Name:
+        """The name, preceded by the condition if there is one."""
+        if self.condition is None:
+            return self.name
+        (zh, en), (chinese, english) = self.condition, self.name
+        return f"{zh}，{chinese}", f"{en}, {english}"
+
 
 class SideValue(Struct, frozen=True, omit_defaults=True):
     """The value of a side.
@@ -42,11 +50,22 @@ class SideValue(Struct, frozen=True, omit_defaults=True):
 
     def text(self, *, chinese: bool) -> str:
         """Return the value with its side, such as `34.8 with layer norm`, or `层归一化 34.8`."""
-        least = "" if self.least is None else f"{self.least} %"
         if chinese:
             gap = "" if self.name[0].endswith("）") else " "
-            return f"{self.name[0]}{gap}{self.value}" + (least and f"（95 % 区间 ≥ {least}）")
-        return f"{self.value} with {self.name[1]}" + (least and f" (95 % CI: ≥ {least})")
+            least = "" if self.least is None else f"（95% 区间 ≥ {self.least}%）"
+            return f"{self.name[0]}{gap}{self.value}{least}"
+        least = "" if self.least is None else f" (95 % CI: ≥ {self.least} %)"
+        return f"{self.value} with {self.name[1]}{least}"
+
+
+def spaced(texts: Iterable[str]) -> str:
+    """Join Chinese texts, with a space where a Latin letter or digit meets a Chinese character."""
+    joined = ""
+    for text in filter(None, texts):
+        ends = joined[-1:] + text[:1]
+        mixed = ends.isalnum() and len({each.isascii() for each in ends}) == 2
+        joined += f" {text}" if mixed else text
+    return joined
 
 
 def sides_text(sides: Iterable[SideValue], *, chinese: bool = False) -> str:
@@ -59,22 +78,24 @@ def sides_text(sides: Iterable[SideValue], *, chinese: bool = False) -> str:
     return semicolon.join(groups)
 
 
-def names_of(sides: Sequence[Where]) -> list[Name]:
+def names_of(sides: Sequence[Where], study: str = "") -> list[Name]:
     """Return a name for each setting, made from the first key in which the settings differ.
 
-    A single setting's name is made from all its keys.
+    A single setting's name is made from all its keys. Some names depend on the `study`.
     """
     if len(sides) == 1:
-        return [name_of(sides[0])]
+        return [name_of(sides[0], study)]
     all_keys = dict.fromkeys(key for side in sides for key in side)
     differing = [key for key in all_keys if len({side.get(key, _NOT_SET) for side in sides}) > 1]
-    return [name_of({key: side.get(key) for key in differing[:1]}) for side in sides]
+    return [name_of({key: side.get(key) for key in differing[:1]}, study) for side in sides]
 
 
-def name_of(where: Where) -> Name:
+def name_of(where: Where, study: str = "") -> Name:
     """Return the name of a setting. A value without a name is shown as `key=value`."""
     known = _names()
-    names = [known.get(word, (word, word)) for word in words_of(where)]
+    names = [
+        known.get(f"{word} in {study}") or known.get(word, (word, word)) for word in words_of(where)
+    ]
     return "，".join(zh for zh, _ in names), ", ".join(en for _, en in names)
 
 

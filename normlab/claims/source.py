@@ -4,9 +4,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-Unit = Literal["value", "difference", "interaction", "factor", "spread", "time saved", "seeds"]
+Unit = Literal["value", "difference", "interaction", "factor", "spread", "time", "seeds"]
 """The meaning of a number: a value, a difference, a difference of differences, a factor, a factor
-of standard deviations, the share of time saved, or a count of seeds.
+of standard deviations, a share of time, or a count of seeds.
 """
 
 

@@ -50,8 +50,8 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     inside: {batching: bucket}             optional, both or neither: an interaction, where the
     outside: {batching: random}            difference is larger inside than outside
     ratio: true                            optional: a factor, such as 1.25, instead of a difference
-    first: worse                           optional: the side that the statement names first, for
-                                           the order in which values are shown; default better
+    first: worse                           optional: the first side in the statement, and in the
+                                           difference that is shown; default better
     """
 
     better: Setting
@@ -88,13 +88,13 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     @property
     def named_sides(self) -> list[Side]:
         pair = [self.better, self.worse]
-        with_names = list(zip(pair, names_of(pair), strict=True))
+        with_names = list(zip(pair, names_of(pair, self.study), strict=True))
         if self.first == "worse":
             with_names.reverse()
         if not self.inside:
             return [Side(where_text(side), name) for side, name in with_names]
         return [
-            Side(where_text({**side, **condition}), name, name_of(condition))
+            Side(where_text({**side, **condition}), name, name_of(condition, self.study))
             for condition in (self.inside, self.outside)
             for side, name in with_names
         ]
@@ -116,6 +116,9 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         mean = geometric_mean if self.ratio else fmean
         values = {side: sample.values(side) for side in sample.cells}
         return {side: mean([of[seed] for seed in seeds]) for side, of in values.items()}
+
+    def is_opposite(self, sample: Sample) -> bool:
+        return (self.first == "better") != sample.higher_is_better
 
 
 class Contrast(Difference, frozen=True, kw_only=True):
@@ -391,7 +394,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         side, *others = trained.values()
         reference = others[0] if others else None
         if reference is not None and not reference[0]:
-            why = sample.why_untrained(where_text(self.reference), seeds)
+            why = self.why_untrained(sample, where_text(self.reference), seeds)
             return stuck(why or REFERENCE_FAILS, trained)
         decided = decision.counts(side, reference, fails=fails, error=look.share)
         return corrected_for_look(replace(decided, trained=trained), look)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from normlab.claims.shown_number import more_or_less, shown_bounds, shown_estimate
 from normlab.claims.side import SideValue, sides_text
 from normlab.claims.verdict import Reason
 from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from normlab.claims.decision import Decision
     from normlab.claims.ledger import JudgedClaim, JudgedPart
 
-_FORMS = {"number": "{}", "factor": "factor {}", "share": "{} of the time saved"}
-"""How a result is written, by the form of its numbers."""
 _LACKS_POWER = Reason("power")  # equals decision.POWER, which is not imported: it loads the records
 _POWER = {"number": "power", "factor": "power_factor", "share": "power_time"}
 """The reason for a test that lacks power, by the form of its numbers."""
@@ -65,17 +64,24 @@ def result_text(judged_part: "JudgedPart") -> str:
         return f"runs that trained: {sides_text(side_values(judged_part))}"
     if not (number := number_texts(decision)):
         return decision.finding
-    return _FORMS[decision.form].format(interval_text(number))
+    if decision.form == "share":
+        word, size = more_or_less(number)
+        return f"{interval_text(size)} {word} time"
+    text = interval_text(number)
+    return f"factor {text}" if decision.form == "factor" else text
 
 
 def number_texts(decision: "Decision") -> tuple[str, ...]:
-    """Return the number with the ends of its interval, if any, or () if there is no number."""
-    if (estimate := decision.estimate) is None:
+    """Return the number with the ends of its interval, if any, or () if there is no number.
+
+    It is the first side minus the second, or the first divided by the second.
+    """
+    if (estimate := shown_estimate(decision)) is None:
         return () if decision.same_value is None else tuple(aligned(decision.same_value))
     ends = (estimate.mean, estimate.low, estimate.high)
     if decision.form == "share":
         return tuple(map(_percent, ends))
-    return aligned_interval(*ends, bounds=decision.bounds)
+    return aligned_interval(*ends, bounds=shown_bounds(decision))
 
 
 def reason_of(judged_part: "JudgedPart") -> Reason | str:
@@ -92,15 +98,15 @@ def reason_of(judged_part: "JudgedPart") -> Reason | str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:z.1%}"
+    return f"{100 * share:z.1f} %"
 
 
 def side_values(judged_part: "JudgedPart") -> tuple[SideValue, ...]:
     """Return the values behind a decision, in the order of the sides in the statement."""
     decision, endpoint = judged_part.decision, judged_part.endpoint
-    unit = " ms" if endpoint.unit == "time saved" else ""
-    means = dict(zip(decision.behind, aligned(*decision.behind.values()), strict=True))
-    texts = {label: f"{text}{unit}" for label, text in means.items()}
+    unit = " ms" if endpoint.unit == "time" else ""
+    means = zip(decision.behind, _means(decision), strict=True)
+    texts = {label: f"{text}{unit}" for label, text in means}
     texts |= {label: f"{train}/{n}" for label, (train, n) in decision.trained.items()}
     least = {label: _least(n) for label, (train, n) in decision.trained.items() if train == n}
     return tuple(
@@ -108,6 +114,21 @@ def side_values(judged_part: "JudgedPart") -> tuple[SideValue, ...]:
         for side in endpoint.named_sides
         if side.label in texts
     )
+
+
+def _means(decision: "Decision") -> list[str]:
+    """Format the values behind a decision, with the digits to check the number by hand.
+
+    Those of a ratio have three digits each, and others at least the decimals of their difference.
+    """
+    values = tuple(decision.behind.values())
+    if decision.form != "number":
+        return [aligned(value)[0] for value in values]
+    texts, number = aligned(*values), number_texts(decision)
+    if not number or any("e" in text for text in (*texts, *number)):
+        return texts
+    places = len(number[0].partition(".")[2])
+    return with_decimals(values, max(places, decimals_of(*values)))
 
 
 def _least(n: int) -> int:

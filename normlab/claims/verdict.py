@@ -8,6 +8,8 @@ from typing import Literal, get_args
 import yaml
 from msgspec import Struct, field
 
+from normlab.claims.side import spaced
+
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
 """The verdict on a part. With one of the last two, the part is not decided."""
 PART_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -52,10 +54,15 @@ class Reason(Struct, frozen=True, omit_defaults=True):
         """Return this reason, adding that more seeds cannot decide the part."""
         return Reason(self.name, self.values, final=True)
 
-    def text(self, language: str) -> str:
-        """Return the reason in a language, `en` or `zh`."""
+    def text(self, language: str, score_name: str = "") -> str:
+        """Return the reason in a language, `en` or `zh`.
+
+        In Chinese, `score_name` is the name of the score in the values, if there is one.
+        """
         names = [self.name, *(["final"] if self.final else [])]
-        return "".join(_words()[name][language].format(**self.values) for name in names)
+        subject = spaced([self.values.get("chinese", ""), "的", score_name, "为"])
+        values = {**self.values, "subject": subject}
+        return "".join(_words()[name][language].format(**values) for name in names)
 
     def __str__(self) -> str:
         return self.text("en")

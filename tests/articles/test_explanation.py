@@ -7,7 +7,7 @@ from normlab.articles.explanation import FromCheck, NotTested, both_of, in_both
 
 def test_a_text_that_is_the_same_in_both_languages_is_written_once():
     assert both_of("LN", "LN") == ("LN",) and both_of("层", "layer") == ("层", "layer")
-    assert in_both(lambda language: language.signed("-1")) == ("\u22121",)
+    assert in_both(lambda language: language.number("-1")) == ("\u22121",)
     assert in_both(lambda language: language.verdicts["supported"]) == ("成立", "holds")
 
 

@@ -41,7 +41,7 @@ def test_both_languages_show_the_same_numbers_and_chinese_has_no_english_words(r
     for each, name in TABLES:
         english, chinese = (shown_table(each, name, results, x) for x in (ENGLISH, CHINESE))
         spreads = [
-            [re.findall(r"[\d.]+ \+- [\d.]+", found) for found in texts_of(table)]
+            [re.findall(r"([\d.]+) (?:\+-|\u00b1) ([\d.]+)", found) for found in texts_of(table)]
             for table in (english, chinese)
         ]
         assert spreads[0] == spreads[1]

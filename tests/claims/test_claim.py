@@ -123,7 +123,7 @@ def test_the_answer_on_drift_quotes_the_factor_in_the_ledger():
     )
     for text in (claim["answer"], claim["chinese_answer"]):
         said = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
-        assert said == [pytest.approx(factor, abs=0.05)]
+        assert said == [pytest.approx(1 / factor, abs=0.05)]
 
 
 @EACH

@@ -1,5 +1,7 @@
 """Endpoints decided by timings and by computed checks."""
 
+import pytest
+
 from normlab.claims.evidence import CheckFinding, TimedCandidate, Timings
 from normlab.claims.side import sides_text
 from normlab.claims.texts import result_text, side_values
@@ -39,13 +41,20 @@ def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
         6,
         "D: CPU fp32",
     )
-    assert result_text(judged_part).startswith("10.0% [")
+    assert (
+        result_text(judged_part).startswith("10.0 % [") and judged_part.decision.estimate.mean > 0
+    )
+    assert result_text(judged_part).endswith("] less time")
     assert (
         sides_text(side_values(judged_part)) == "1.80 ms with batch norm, 2.00 ms with layer norm"
     )
     reversed_ = {"faster": "bn", "slower": "ln", "first": "slower", "group": "m"}
     named = primary(tmp_path, [], part({"timing": reversed_}), timings={"norms": report})
     assert side_values(named) == side_values(judged_part)[::-1]
+    assert result_text(named).startswith("11.1 % [") and result_text(named).endswith("more time")
+    low, high = named.endpoint.limits
+    assert judged_part.endpoint.limits == (-0.02, 0.02)
+    assert (1 + high) == pytest.approx(1 / 0.98) and (1 + low) == pytest.approx(1 / 1.02)
     none = primary(tmp_path, [], each)
     assert none.to_measure.command.startswith("python scripts/bench norms --json results/bench/no")
 
@@ -61,4 +70,6 @@ def test_a_timing_seen_in_advance_is_shown_but_stays_undecided(tmp_path):
     assert judged_part.verdict == "undecided" and judged_part.decision.by_seen_runs
     assert judged_part.to_measure is not None
     assert judged_part.to_measure.cost.endswith("then remove seen_before: true from the endpoint")
-    assert "of the time saved" in result_text(judged_part)
+    assert result_text(judged_part).startswith("49.9 % [") and "less time" in result_text(
+        judged_part
+    )

@@ -7,7 +7,9 @@ import pytest
 from msgspec import structs
 
 from normlab.claims.endpoint import Measurement, Scope
+from normlab.claims.in_words.language import CHINESE, ENGLISH
 from normlab.claims.pages import markdown, summary
+from normlab.claims.verdict import PART_VERDICTS
 from normlab.config.folders import CONFIG_DIR
 from tests.claims.ledgers import (
     COMMAND,
@@ -33,7 +35,7 @@ def test_the_page_shows_verdicts_answers_values_and_links_to_the_records():
         assert each.claim.statement in text and each.grades in text
         assert f"- Answer: {each.claim.answer}\n" in section(text, each.claim.id)
     for said in (
-        "-2.27 [-3.45, -1.09] (34.6 with layer norm, 36.8 with batch norm)",
+        "-2.27 [-3.45, -1.09] (34.60 with layer norm, 36.80 with batch norm)",
         "5 seeds, 99 % | 0.001 | 0.012 | **contradicted** (C: Multi30k, 2+2 layers)",
         "[norms/cpu](norms/cpu/records.jsonl): ln, bn",
         "- See also: [results/LOG.md](LOG.md)",
@@ -108,6 +110,13 @@ def test_the_summary_shows_each_part_with_its_verdict_and_decided_parts_first():
     english, chinese = summary([replace(some, primary=(same,))]).split("## 中文")
     assert f"  - *not true (the difference is too small)*: {two} (" in english
     assert f"  - *不成立，差别太小*：{two}（" in chinese
+
+
+def test_the_summary_names_verdicts_as_all_other_pages_do():
+    english, chinese = summary(judged_claims()).split("## 中文")
+    for verdict in PART_VERDICTS:
+        assert f"*{CHINESE.verdicts[verdict]}*" in chinese, verdict
+    assert f"*{ENGLISH.verdicts['not measured']}*" in english
 
 
 def test_grades_in_the_chinese_summary_are_in_chinese():

@@ -76,9 +76,12 @@ def test_a_contrast_with_ratio_reports_a_factor_and_the_smallest_detectable_one(
     ]
     each = contrast(margin=1.25, score="stability/var", ratio=True)
     judged_part = primary(tmp_path, records, each)
-    assert judged_part.verdict == "supported" and result_text(judged_part).startswith(
-        "factor 2.00 [2.00"
+    assert judged_part.verdict == "supported"
+    assert result_text(judged_part).startswith("factor 0.500 [0.500"), "1 divided by 2"
+    other = primary(
+        tmp_path, records, contrast(margin=1.25, score="stability/var", ratio=True, first="worse")
     )
+    assert result_text(other).startswith("factor 2.00 [2.00")
     for k, record in enumerate(records):
         record.stability["stability/var"] = 2.0 ** (k % 3)
     open_ = primary(tmp_path, records, each)
@@ -125,8 +128,10 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
     )
     assert len(judged_part.basis.records) == 20
     assert sides_text(side_values(judged_part), chinese=True) == (
-        "batching=like：批归一化 26.0，层归一化 30.0；batching=mixed：批归一化 29.0，层归一化 30.0"
+        "batching=like：批归一化 26.00，层归一化 30.00；"
+        "batching=mixed：批归一化 29.00，层归一化 30.00"
     )
+    assert result_text(judged_part).startswith("-3.00 ["), "(26 - 30) - (29 - 30)"
     turned = {"inside": places["outside"], "outside": places["inside"]}
     other = primary(tmp_path, records, contrast(margin=1.0, **turned), grid=grid)
     assert other.verdict == "contradicted"
@@ -143,7 +148,7 @@ def test_a_gap_is_decided_by_whether_the_interval_contains_the_value(
     asked = part({"gap": {**PLACE, "better": BETTER, "worse": WORSE, "value": value}}, "figure")
     judged_part = primary(tmp_path, records, asked)
     assert judged_part.verdict == verdict and f"contain {value:g}" in judged_part.question
-    assert sides_text(side_values(judged_part)) == "30.0 with layer norm, 28.0 with batch norm"
+    assert sides_text(side_values(judged_part)) == ("30.00 with layer norm, 28.00 with batch norm")
 
 
 def test_the_question_about_a_reported_value_names_its_data_and_the_seeds_that_count(tmp_path):

@@ -1,5 +1,6 @@
 """The text of verdicts, and the Chinese names of data."""
 
+import json
 import re
 
 from normlab.claims.texts import (
@@ -8,6 +9,7 @@ from normlab.claims.texts import (
     interval_text,
     verdict_text,
 )
+from normlab.config.folders import RESULTS
 from normlab.config.registry import options
 from normlab.formats import aligned
 from normlab.studies.load import load_study
@@ -39,6 +41,16 @@ def test_the_data_of_every_study_has_a_chinese_name():
     words = {word for name in names for word in re.findall(r"[A-Za-z]{2,}", data_in_chinese(name))}
     proper = "Multi Brown CIFAR Python AMD EPYC bf IWSLT mini TED Tatoeba WikiText UCI"
     assert words <= set(proper.split())
+
+
+def test_the_data_and_the_machine_of_every_grade_have_a_chinese_name():
+    """Only a name of one word, such as CIFAR-10, is the same in Chinese."""
+    ledger = json.loads((RESULTS / "claims.json").read_text("utf-8"))
+    parts = [part for claim in ledger for part in claim["parts"] + claim["secondary"]]
+    grades = {part["grades"][1] for part in parts if part["grades"]}
+    names = {re.sub(r", [\d+]+( to [\d+]+)? layers$", "", each[3:]) for each in grades} - {""}
+    assert len(names) > 20 and "Intel Xeon bf16" in names
+    assert [name for name in names if " " in name and data_in_chinese(name) == name] == []
 
 
 def test_an_interval_end_is_not_rounded_to_a_bound_that_it_does_not_equal():

@@ -65,7 +65,8 @@ def test_claims_can_be_shown_in_chinese(capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert shown.startswith("论断 2：在机器翻译中，批归一化比层归一化低 6.5 BLEU")
     assert (
-        "\n  结论  成立（C：Multi30k 德译英，2+2 层）\n  实测  BLEU 之差 2.98 [2.67, 3.28]" in shown
+        "\n  结论  成立（C：Multi30k 德译英，2+2 层）\n  实测  BLEU 之差 -2.98 [-3.28, -2.67]"
+        in shown
     )
     assert max(map(cell_len, shown.splitlines())) <= 80
     assert command.main(["article", "1", "--zh"]) == 0

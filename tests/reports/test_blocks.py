@@ -58,10 +58,19 @@ def test_blocks_contain_a_mean_a_difference_or_a_value_of_a_json_file(root):
     assert made_of(root, "value bench.json runs.0.rate format=,.1f") == "1,234.5"
 
 
-def test_the_value_of_a_part_is_found_by_its_name_in_any_order_of_parts(root):
+@pytest.mark.parametrize("name", ["README.zh.md", "zh/tutorial.md", "README.md"])
+def test_chinese_pages_have_the_sign_for_plus_minus(root, name):
+    page = root / name
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(block(f"mean placement_depth/small {BLEU} at=a=1 row='{ROWS[0]}'"))
+    sign = "+-" if name == "README.md" else "\u00b1"
+    assert f"31.50 {sign} 0.71" in regenerated(page, root)
+
+
+def test_the_size_of_a_part_is_found_by_its_name_in_any_order_of_parts(root):
     parts = (
         saved_part("first", "undecided", finding="no runs"),
-        saved_part("worse", "supported", value=1.234),
+        saved_part("worse", "supported", value=-1.234),
     )
     for order in (parts, parts[::-1]):
         (root / "claims.json").write_text(ledger_json([saved_claim(2, *order)]))

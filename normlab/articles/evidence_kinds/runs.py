@@ -14,7 +14,8 @@ from normlab.articles.explanation import Explanation, Scores, in_both
 from normlab.articles.results import Results
 from normlab.claims.in_words.language import Locale, Words
 from normlab.errors import UserError
-from normlab.metrics.baseline import at_baseline, is_amount_of_training
+from normlab.metrics.baseline import against_baseline, at_baseline, is_amount_of_training
+from normlab.metrics.glossary import metric_key
 from normlab.metrics.score_text import score_text
 from normlab.metrics.significance import Interval
 from normlab.records.pairs import PLANNED, Experiment, Summary
@@ -57,7 +58,8 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         """
 
         def finding(language: Locale) -> str:
-            return f"{language.score_name(self.metric)} {self.text(results, language)}"
+            name = language.score_name(self.metric)
+            return language.phrasing.about.format(name, self.text(results, language))
 
         return Scores(in_both(finding), self.of)
 
@@ -103,27 +105,41 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
         if not values:
             return language.runs.trains.format(n=0, of=len(experiment.records))
         finite = [value for value in values if math.isfinite(value)]
+        words, converging = language.runs, "converge" in metric_key(self.score)
         unreached = is_amount_of_training(self.score) and len(finite) < len(values)
         if unreached and not finite:
-            text = language.runs.never
+            text = words.unconverged if converging else words.never
         elif unreached:
-            text = language.runs.reached.format(n=len(finite), of=len(values))
+            counted = words.converged if converging else words.reached
+            text = counted.format(n=len(finite), of=len(values))
         else:
             text = self._mean_and_deviation(values, language)
         text += self.origin(experiment, len(values), language)
         if len(values) < (n := len(experiment.records)):
-            finished = language.runs.finished.format(n=len(values), of=n)
-            text += language.phrasing.between + finished
-        if at_baseline([run for run in experiment.records if run.finished], self.score):
-            text += language.phrasing.between + language.runs.untrained
-        return text
+            text += language.phrasing.between + words.finished.format(n=len(values), of=n)
+        return text + self._if_untrained(experiment, language)
+
+    def _if_untrained(self, experiment: Experiment, language: Locale) -> str:
+        """Return that the runs do not clearly beat the untrained baseline, or "" if they do.
+
+        If another score than the one shown says so, it is named.
+        """
+        finished = [run for run in experiment.records if run.finished]
+        compared = against_baseline(finished, self.score)
+        if compared is None or compared.beaten:
+            return ""
+        text = language.runs.untrained
+        if compared.score != self.score:
+            name = language.score_name(compared.score)
+            text = language.runs.untrained_score.format(score=name)
+        return language.phrasing.between + text
 
     def _mean_and_deviation(self, values: list[float], language: Locale) -> str:
         summary = Summary.of([100 * value for value in values] if self.percent else values)
-        mean = language.signed(self._digits(summary.mean))
+        mean = language.number(self._digits(summary.mean))
         sd = summary.sd
         deviation = "" if sd is None else f" {language.signs.plus_minus} {self._digits(sd)}"
-        return f"{mean}{deviation}{' %' if self.percent else ''}"
+        return f"{mean}{deviation}{language.signs.percent if self.percent else ''}"
 
     def _digits(self, value: float) -> str:
         return f"{value:z.1f}" if self.percent else score_text(value, self.score)
@@ -191,7 +207,7 @@ class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=
         lower = interval.mean < 0
         low, high = (-interval.high, -interval.low) if lower else (interval.low, interval.high)
         mean, low, high = (
-            language.signed(score_text(value, self.gap))
+            language.number(score_text(value, self.gap))
             for value in (abs(interval.mean), low, high)
         )
         way = language.runs.lower if lower else language.runs.higher

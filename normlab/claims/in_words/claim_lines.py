@@ -63,6 +63,8 @@ def claim_lines(claim: SavedClaim, language: Locale, width: int) -> list[str]:
     records = dict.fromkeys(name for part in claim.parts for name in part.records)
     if words.records and records:
         lines += ["", words.records, *(f"  {name}" for name in records)]
+    if any(part.number and len(part.sides) > 1 for part in claim.parts):
+        lines += ["", *_folded(words.differences, width)]
     if words.last_of_claim:
         lines += ["", *_folded(words.last_of_claim.format(id=claim.id), width)]
     return lines

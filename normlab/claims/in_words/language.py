@@ -51,6 +51,7 @@ class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     for_part: str = ""
     records: str = ""
     count: str
+    differences: str
     last_of_list: str
     last_of_claim: str = ""
 
@@ -80,7 +81,10 @@ class RunWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     finished: str
     reached: str
     never: str
+    converged: str
+    unconverged: str
     untrained: str
+    untrained_score: str
     lower: str
     higher: str
 
@@ -98,6 +102,7 @@ class TableWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     legend: str
     cells: str
     brackets: str
+    differences: str
     no_tables: str
     play: str
     leading: float
@@ -105,22 +110,20 @@ class TableWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Signs(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The symbols for minus and plus-minus. Any terminal can print the defaults."""
+    """The symbols for minus, plus-minus and percent. Any terminal can print the defaults."""
 
     minus: str = "-"
     plus_minus: str = "+-"
-
-
-TRUE_SIGNS = Signs(minus="\u2212", plus_minus="\u00b1")
-"""The symbols for pages and LaTeX."""
+    percent: str = " %"
 
 
 class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The texts around the articles' own words in one language: `templates/language.CODE.yaml`.
 
     `verdicts` has a phrase for each verdict on a part, and one for mixed verdicts. `scores` has the
-    names of scores, keyed as in the glossary, where the English names are. Texts with braces are
-    format strings.
+    names of scores, keyed as in the glossary, where the English names are, and `differences` those
+    of a score minus another one, such as `test/loss - test/seen/loss`. Texts with braces are format
+    strings.
     """
 
     code: Literal["en", "zh"]
@@ -131,30 +134,39 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     table: TableWords
     claims: ClaimWords
     scores: dict[str, ScoreName] = {}
+    differences: dict[str, ScoreName] = {}
     signs: Signs = Signs()
 
     @property
     def typeset(self) -> "Locale":
         """The language with true minus and plus-minus signs, for pages and LaTeX."""
-        return structs.replace(self, signs=TRUE_SIGNS)
+        signs = structs.replace(self.signs, minus="\u2212", plus_minus="\u00b1")
+        return structs.replace(self, signs=signs)
 
     def choose(self, chinese: _T, english: _T) -> _T:
         """Return the value for this language."""
         return chinese if self.code == "zh" else english
 
-    def signed(self, number: str) -> str:
-        """Return a number with a leading hyphen replaced by the language's minus sign."""
-        return number.replace("-", self.signs.minus, 1) if number.startswith("-") else number
+    def number(self, text: str) -> str:
+        """Return a number with the language's signs for a leading hyphen and for ` %`."""
+        signed = text.replace("-", self.signs.minus, 1) if text.startswith("-") else text
+        return signed.replace(" %", self.signs.percent)
 
     def data_name(self, name: str) -> str:
         """Translate a study's name for its data."""
         return self.choose(data_in_chinese(name), name)
 
-    def score_name(self, score: str) -> ScoreName:
-        """Return the name of a score for readers.
+    def score_name(self, score: str, minus: str = "") -> ScoreName:
+        """Return the name of a score, or of a score `minus` another one, for readers.
 
-        Raises a UserError that names the file to edit if the score has no name yet.
+        Raises a UserError that names the file to edit if there is no name yet.
         """
+        if minus:
+            key = f"{score} - {minus}"
+            if key not in self.differences:
+                problem = "is the score of a part, but has no name yet; add one"
+                raise wrong_value(_file(self.code), f"differences.{key}", problem)
+            return self.differences[key]
         known, key = metric(score), metric_key(score)
         if known is None:
             raise UserError(f"score {score} is unknown: normlab/metrics/glossary.py has no {key}")

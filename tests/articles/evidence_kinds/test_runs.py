@@ -29,9 +29,11 @@ def test_a_mean_and_a_count_match_the_records(results):
     )
 
 
-def test_minus_and_plus_minus_signs_are_typographic_only_in_typeset_text(results):
+def test_english_has_typographic_signs_only_in_typeset_text_and_chinese_always_has_plus_minus(
+    results,
+):
     score = ScoreEvidence(score="test/bleu_tok", **BATCH_NORM)
-    for language, sign in ((CHINESE, "+-"), (CHINESE.typeset, "\u00b1")):
+    for language, sign in ((ENGLISH, "+-"), (ENGLISH.typeset, "\u00b1"), (CHINESE, "\u00b1")):
         assert re.match(rf"\d+\.\d+ {re.escape(sign)} \d", score.text(results, language))
     random = {"of": "batching/small", "row": "bn", "to": "ln", "at": "batching=random"}
     gap = GapEvidence(gap="test/bleu", **random)
@@ -43,6 +45,22 @@ def test_a_score_at_the_untrained_baseline_is_labelled_as_such(results):
     row = {"of": "bert_norms/long", "row": "in", "at": "placement=pre"}
     text = ScoreEvidence(score="test/nsp_accuracy", **row, percent=True).text(results, ENGLISH)
     assert text.startswith("50.0 +- 0.0 % (") and text.endswith(ENGLISH.runs.untrained)
+
+
+def test_if_another_score_shows_that_a_row_did_not_learn_it_is_named(results):
+    row = {"of": "bert_norms/long", "row": "in", "at": "placement=pre"}
+    steps = ScoreEvidence(score="valid/steps_to_converge", **row)
+    assert steps.text(results, CHINESE).endswith("；其损失不明显好于未训练的基线")
+    assert steps.text(results, ENGLISH).endswith(
+        "; its loss is not clearly better than the untrained baseline"
+    )
+
+
+def test_the_runs_of_a_row_that_converged_are_counted_as_such(results):
+    row = {"of": "bert_norms/long", "row": "ln", "at": "placement=pre"}
+    steps = ScoreEvidence(score="valid/steps_to_converge", **row)
+    assert steps.text(results, ENGLISH).startswith("converged in 4 of 5 runs (")
+    assert steps.text(results, CHINESE).startswith("5 次训练中有 4 次收敛（")
 
 
 def test_if_every_run_of_a_row_diverged_none_trains(tmp_path):

@@ -32,8 +32,8 @@ def test_both_languages_fill_in_the_same_names():
 
 
 def test_typographic_signs_are_used_only_on_pages_and_in_latex():
-    assert ENGLISH.signed("-0.5") == "-0.5" and ENGLISH.typeset.signed("-0.5") == "\u22120.5"
-    assert ENGLISH.typeset.signed("0-1") == "0-1", "only a sign at the start"
+    assert ENGLISH.number("-0.5") == "-0.5" and ENGLISH.typeset.number("-0.5") == "\u22120.5"
+    assert ENGLISH.typeset.number("0-1") == "0-1", "only a sign at the start"
 
 
 def test_scores_have_names_in_both_languages_and_the_error_for_an_unknown_one_names_the_file():
