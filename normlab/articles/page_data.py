@@ -180,7 +180,7 @@ class _Maker:
 
     def _row(self, explanation: Explanation) -> Row:
         """Return the kind and the values of an explanation, with indices for shared values."""
-        kind, values = explanation.__struct_config__.tag, structs.asdict(explanation)
+        kind, values = str(explanation.__struct_config__.tag), structs.asdict(explanation)
         if values.get("grade") is not None:
             values["grade"] = _index(self.data.grades, values["grade"])
         if "verdict" in values:

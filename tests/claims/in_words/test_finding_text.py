@@ -55,6 +55,9 @@ def test_a_time_says_which_side_takes_more_and_names_the_base():
         "(medians: 5.87 ms and 5.59 ms); margin \u00b12 %"
     )
     assert finding_text(part, CHINESE).startswith("批归一化用时比 DyT 多 4.4% [3.2%, 5.7%]，")
+    inner = SideValue(("DyT", "batch norm, also inside"), "5.9 ms")
+    both = structs.replace(part, sides=(inner, sides[1]))
+    assert finding_text(both, ENGLISH).startswith("batch norm, also inside, takes 4.4 % [")
     less = structs.replace(part, number=("-4.4 %", "-5.7 %", "0.3 %"))
     assert "takes 4.4 % [\u22120.3 %, 5.7 %] less time" in finding_text(less, ENGLISH.typeset)
     assert "用时比 DyT 少 4.4% [" in finding_text(less, CHINESE)
