@@ -88,7 +88,8 @@ TORCHLESS = (
 # Files that may `raise ValueError`: a caller turns it into a `UserError`, or it means a bug.
 CHECKED = ("metrics.significance", "records.packed", "studies.published_trials")
 CONFIGURED = (
-    *("config", "training.execution", "training.run_folder", "studies.hydra_sweep", "commands"),
+    *("config", "training.execution", "training.run_folder", "studies.hydra_sweep"),
+    *("studies.cluster_jobs", "commands"),
 )
 """Where hydra and omegaconf may appear."""
 # Files that may write without `atomic_write`: that module itself, a folder that is renamed as a

@@ -1,10 +1,7 @@
 """Errors that users can fix are one line. All others also show the line of code and a traceback."""
 
 import os
-import signal
-import subprocess
 import sys
-from contextlib import nullcontext
 
 import pytest
 
@@ -13,7 +10,6 @@ from normlab.cli import main
 from normlab.commands import list as list_command
 from normlab.config import folders
 from normlab.errors import CRASHED, UserError
-from normlab.studies import hydra_sweep
 
 OWN = """from normlab.norms.base import NoNorm
 
@@ -56,29 +52,6 @@ def test_an_error_in_a_user_norm_reports_its_file_and_line(tmp_path, monkeypatch
     place, said = f"{tmp_path / 'mine_fails.py'}, line 5", "zip() argument 2 is shorter"
     assert first.startswith(f"normlab train: unexpected ValueError in {place}: {said}")
     assert last.startswith(f"ValueError: {said}")
-
-
-def test_a_job_in_another_process_writes_a_traceback_only_for_a_bug(tmp_path, monkeypatch):
-    for error, traced in ((UserError("set data_dir"), False), (ValueError("a bug"), True)):
-        monkeypatch.setattr("normlab.config.compose.from_hydra", lambda config: config)
-        note = tmp_path / "sweep" / "000001"
-        assert hydra_sweep._train_elsewhere({}, ["norm=bn"], note, raises(error)) is None
-        first, second, *rest = note.read_text("utf-8").splitlines()
-        assert first == "norm=bn" and str(error) in second
-        assert any("Traceback" in line for line in rest) is traced
-
-
-@pytest.mark.parametrize(("status", "requeued"), [(-signal.SIGTERM, True), (1, False)])
-def test_a_job_that_slurm_ends_while_it_is_requeued_has_not_failed(
-    status, requeued, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("normlab.config.compose.from_hydra", lambda config: config)
-    error = subprocess.CalledProcessError(status, ["scontrol", "requeue", "1_0"])
-    note, train = tmp_path / "sweep" / "000001", raises(error)
-    expected = pytest.raises(SystemExit) if requeued else nullcontext()
-    with expected:
-        hydra_sweep._train_elsewhere({}, ["norm=bn"], note, train)
-    assert note.exists() is not requeued
 
 
 @pytest.mark.parametrize("more", [[], ["-m", "seed=1,2"]])

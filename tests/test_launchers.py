@@ -1,20 +1,24 @@
 """Sweeps with Hydra's plugins: Optuna searches, and launchers that execute runs elsewhere.
 
-Each starts several processes, so only `NORMLAB_SLURM=1` runs them; the objective is always tested.
+Tests that start several processes run only with `NORMLAB_SLURM=1`.
 """
 
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from hydra.core.singleton import Singleton
 from msgspec.structs import replace
 
 from normlab.cli import main
 from normlab.config.compose import compose
+from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import RunStore
-from normlab.studies.hydra_sweep import objective
+from normlab.studies.hydra_sweep import SweepActions, objective, run_hydra
 from tests.records.examples import record
 from tests.tiny_runs import QUICK, Ended, RunProcess, nothing, tiny, write_corpus
 
@@ -58,6 +62,83 @@ def test_a_search_for_the_worst_score_is_refused():
     assert objective(replace(run, scores=scores), config, "minimize") == 2.5
     with pytest.raises(ValueError, match=r"set hydra\.sweeper\.direction=minimize"):
         objective(replace(run, scores=scores), config, "maximize")
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """Put jobs that run in this process in place of submitit's; those in `cancelled` do not."""
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install '.[slurm]'")
+    import submitit
+
+    jobs = SimpleNamespace(cancelled=set(), arrays=99, trained=[])
+
+    class InThisProcess(submitit.Job):
+        state = "CANCELLED"
+
+        def wait(self) -> None:
+            pass
+
+        def _get_outcome_and_result(self) -> tuple[str, object]:
+            if self.job_id in jobs.cancelled:
+                raise submitit.core.utils.UncompletedJobError("Job has not produced any output")
+            return "success", self.submission().result()
+
+    def map_array(function, *arguments):
+        if not jobs.arrays:
+            raise submitit.core.utils.FailedSubmissionError("sbatch: error: no such partition")
+        jobs.arrays -= 1
+        array = []
+        for each in zip(*arguments, strict=True):
+            work = submitit.core.utils.DelayedSubmission(function, *each)
+            array.append(InThisProcess(tmp_path / "%j", f"10_{each[2]}"))
+            array[-1].submission = lambda work=work: work
+        return array
+
+    executor = SimpleNamespace(update_parameters=lambda **_: None, map_array=map_array)
+    monkeypatch.setattr(submitit, "AutoExecutor", lambda **_: executor)
+    monkeypatch.setattr(submitit, "JobEnvironment", lambda: SimpleNamespace(job_id="10"))
+    monkeypatch.setattr(Singleton, "set_state", lambda _: None)  # it is this process's own
+    monkeypatch.setattr(sys, "argv", ["normlab"])
+    return jobs
+
+
+def submit(queue: SimpleNamespace, runs: Path, *words: str) -> int:
+    def train(config):
+        queue.trained.append(config.choices.norm)
+        return record()
+
+    words = (*words, "norm=ln,bn,rms", "hydra/launcher=submitit_local", f"runs_dir={runs}")
+    return run_hydra(["-m", *words], "again", SweepActions(train, lambda _: 0, lambda _: None))
+
+
+def test_a_cancelled_job_is_a_failed_run_and_the_others_are_waited_for(queue, tmp_path, capsys):
+    queue.cancelled = {"10_0"}
+    assert submit(queue, tmp_path / "runs") == 1
+    assert queue.trained == ["bn", "rms"]
+    problem = f"job 10_0 ended without a result (CANCELLED; {tmp_path / '10_0'})"
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "1 runs failed",
+        f"  failed: norm=ln runs_dir={tmp_path / 'runs'}",
+        f"    {problem}: start the sweep again to resume",
+    ]
+    assert [path.name for path in (tmp_path / "runs/.sweeps").iterdir()] == ["multirun.yaml"]
+
+
+def test_a_cancelled_trial_ends_a_search_once_the_other_trials_have_ended(queue, tmp_path):
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install '.[optuna]'")
+    queue.cancelled = {"10_0"}
+    words = ("hydra/sweeper=optuna", "hydra/sweeper/sampler=grid", "hydra.sweeper.n_trials=3")
+    with pytest.raises(UserError, match=r"^norm=\w+ .*: job 10_0 ended without a result"):
+        submit(queue, tmp_path / "runs", *words, "hydra.sweeper.n_jobs=3")
+    assert len(queue.trained) == 2
+
+
+def test_failed_jobs_are_listed_even_if_later_jobs_cannot_be_submitted(queue, tmp_path, capsys):
+    queue.cancelled, queue.arrays = {"10_0"}, 1
+    with pytest.raises(UserError, match="no such partition; start the sweep again to resume"):
+        submit(queue, tmp_path / "runs", "hydra.sweeper.max_batch_size=1")
+    assert "1 runs failed\n  failed: norm=ln " in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "runs/.sweeps").iterdir()] == ["multirun.yaml"]
 
 
 @on_request

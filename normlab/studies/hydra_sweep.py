@@ -3,12 +3,11 @@
 import math
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,17 +15,15 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.launch import check_single
 from normlab.config.schema import RunConfig
 from normlab.errors import UserError
-from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
+from normlab.studies.cluster_jobs import FailureNotes, submitit_jobs, train_in_job
 from normlab.studies.process_pool import (
-    INTERRUPTED,
     LOG_FILE,
     EndedRun,
     RunsInOrder,
     RunToStart,
     run_all,
 )
-from normlab.terminal import crash
 
 if TYPE_CHECKING:
     from hydra.conf import HydraConf
@@ -63,18 +60,10 @@ def run_hydra(argv: list[str], resume_command: str, actions: SweepActions) -> in
     from normlab.config.overrides import first_run, quoted, typed
 
     values = typed(argv)
-    if True in (values.get("debug"), values.get("observe.debug")):
-        raise UserError("debug=true tries one run; omit -m and the flags of a sweep")
-    if {"-m", "--multirun"}.intersection(argv):
-        check_single("a sweep starts its own processes")
+    _check_sweep(argv, values)
     if EXPERIMENT in values:
         compose_written(first_run(argv))  # so that an error contains the file
     register()
-    if "slurm" in values.get("hydra/launcher", "") and shutil.which("srun") is None:
-        raise UserError(
-            "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
-            "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
-        )
     runs = HydraRuns(values, resume_command, actions)
 
     def job(config: "DictConfig") -> float | None:
@@ -84,14 +73,27 @@ def run_hydra(argv: list[str], resume_command: str, actions: SweepActions) -> in
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
     place = [f"hydra.sweep.dir={quoted(str(runs.folder))}"] if runs.is_search else []
     sys.argv = ["normlab train", *flags_first([*with_recipe(argv), *place])]
+    jobs = submitit_jobs(None if runs.is_search else runs.failures)
     try:
-        main(job)()
-        return runs.finish()
-    except Exception as error:
-        if not type(error).__module__.startswith("submitit."):
-            raise
-        reason = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
-        raise UserError(f"{reason}; start the sweep again to resume") from error
+        with jobs if "submitit" in values.get("hydra/launcher", "") else nullcontext():
+            main(job)()
+    except BaseException:
+        runs.failures.print_all()
+        raise
+    return runs.finish()
+
+
+def _check_sweep(argv: Sequence[str], values: Mapping[str, Any]) -> None:
+    """Raise UserError if a sweep with these arguments cannot start here."""
+    if True in (values.get("debug"), values.get("observe.debug")):
+        raise UserError("debug=true tries one run; omit -m and the flags of a sweep")
+    if {"-m", "--multirun"}.intersection(argv):
+        check_single("a sweep starts its own processes")
+    if "slurm" in values.get("hydra/launcher", "") and shutil.which("srun") is None:
+        raise UserError(
+            "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
+            "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
+        )
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
@@ -128,6 +130,7 @@ class HydraRuns:
         runs_dir = Path(values.get("runs_dir", RunConfig().runs_dir)).resolve()
         # A folder of this sweep below `runs_dir`, where all of its processes can reach it.
         self.folder = runs_dir / ".sweeps" / uuid.uuid4().hex
+        self.failures = FailureNotes(self.folder)
         self.is_search = values.get("hydra/sweeper", "basic") != "basic"
         self.resume_command = resume_command
         self._status: int | None = None  # if there is only one run
@@ -158,9 +161,9 @@ class HydraRuns:
         self, config: "DictConfig", hydra: "HydraConf", direction: object, *, is_grid: bool
     ) -> float | None:
         """Train a run in this process, which another launcher has started."""
-        note = self.folder / f"{hydra.job.num:06}" if is_grid else None
-        overrides = tuple(hydra.overrides.task)
-        record = _train_elsewhere(config, overrides, note, self.actions.train)
+        number, overrides = hydra.job.num, tuple(hydra.overrides.task)
+        note_failure = partial(self.failures.write, number, overrides) if is_grid else None
+        record = train_in_job(config, self.actions.train, note_failure)
         return None if record is None else objective(record, config, direction)
 
     def _execute_trial(self, run: RunToStart, config: "DictConfig", direction: object) -> float:
@@ -199,11 +202,7 @@ class HydraRuns:
             names = short_names([run.overrides for run in self._runs])
             runs = [r._replace(name=name) for r, name in zip(self._runs, names, strict=True)]
             return self._run_grid(_in_groups(runs, self._configs))
-        notes = [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("[0-9]*"))]
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if notes:
-            print(f"{len(notes)} runs failed\n" + "".join(f"  failed: {n}" for n in notes), end="")
-        return 1 if notes else 0
+        return 1 if self.failures.print_all() else 0
 
     def _run_grid(self, runs: Sequence[RunToStart]) -> int:
         """Execute the runs that have not ended, and compare all runs."""
@@ -259,49 +258,6 @@ def each_run_once(runs: Iterable[RunToStart]) -> list[RunToStart]:
             same = "listed twice" if run.name == twin.name else f"the same run as {twin.name}"
             print(f"{run.name} is {same}, so it is trained once")
     return [*first.values()]
-
-
-def _train_elsewhere(
-    config: "DictConfig",
-    overrides: Sequence[str],
-    note: Path | None,
-    train: "Callable[[DictConfig], RunRecord]",
-) -> "RunRecord | None":
-    """Train a run inside a job of another launcher, and return its record.
-
-    If `note` is set, an error is written to that file and None is returned, because Hydra would
-    report only the first failed run. A run that was asked to stop ends the process without a
-    result, so that the sweep waits until the scheduler has requeued it.
-    """
-    from normlab.config.compose import from_hydra
-
-    try:
-        record = train(from_hydra(config))
-    except Exception as error:
-        if _ended_by_its_requeue(error):
-            sys.exit(INTERRUPTED)
-        if note is None:
-            raise
-        note.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(note) as file:
-            problem = str(error) if isinstance(error, UserError) else crash(error)
-            file.write("\n    ".join([" ".join(overrides), *problem.splitlines()]) + "\n")
-        return None
-    if record.outcome.status == "interrupted":
-        sys.exit(INTERRUPTED)
-    return record
-
-
-def _ended_by_its_requeue(error: Exception) -> bool:
-    """Return whether `scontrol requeue`, which submitit runs inside the job, was ended by Slurm.
-
-    Slurm ends all processes of a job that it requeues, so the command may end before it returns.
-    """
-    return (
-        isinstance(error, subprocess.CalledProcessError)
-        and error.cmd[:2] == ["scontrol", "requeue"]
-        and error.returncode in (-signal.SIGTERM, -signal.SIGKILL)
-    )
 
 
 def objective(record: "RunRecord", config: "DictConfig", direction: object) -> float:
