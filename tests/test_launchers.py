@@ -3,6 +3,7 @@
 Tests that start several processes run only with `NORMLAB_SLURM=1`.
 """
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from normlab.config.compose import compose
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import RunStore
+from normlab.studies import hydra_sweep
 from normlab.studies.hydra_sweep import SweepActions, objective, run_hydra
 from tests.records.examples import record
 from tests.tiny_runs import QUICK, Ended, RunProcess, nothing, tiny, write_corpus
@@ -62,6 +64,30 @@ def test_a_search_for_the_worst_score_is_refused():
     assert objective(replace(run, scores=scores), config, "minimize") == 2.5
     with pytest.raises(ValueError, match=r"set hydra\.sweeper\.direction=minimize"):
         objective(replace(run, scores=scores), config, "maximize")
+
+
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **scores: float) -> int:
+    """Search for the norm with the lowest score; each trial ends at once."""
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install '.[optuna]'")
+    monkeypatch.setattr(sys, "argv", ["normlab"])
+    monkeypatch.setattr(
+        hydra_sweep.HydraRuns, "_execute_trial", lambda _, run, *__: scores[run.overrides[0][5:]]
+    )
+    words = ("hydra/sweeper=optuna", "hydra/sweeper/sampler=grid", "hydra.sweeper.n_jobs=1")
+    argv = ["-m", *words, f"norm={','.join(scores)}", f"runs_dir={tmp_path / 'runs'}"]
+    return run_hydra(argv, "again", SweepActions(record, lambda _: 0, lambda _: None))
+
+
+def test_a_search_prints_its_best_trial(tmp_path, monkeypatch, capsys):
+    assert search(tmp_path, monkeypatch, ln=math.inf, bn=2.5) == 0
+    best = yaml.safe_load(capsys.readouterr().out)
+    assert best == {"name": "optuna", "best_params": {"norm": "bn"}, "best_value": 2.5}
+
+
+def test_a_search_whose_trials_all_diverge_has_no_best_trial(tmp_path, monkeypatch, capsys):
+    with pytest.raises(UserError, match="all trials of the search diverged"):
+        search(tmp_path, monkeypatch, ln=math.inf, bn=math.inf)
+    assert "best_value" not in capsys.readouterr().out
 
 
 @pytest.fixture

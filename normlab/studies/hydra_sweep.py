@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import yaml
+
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.launch import check_single
 from normlab.config.schema import RunConfig
@@ -195,14 +197,22 @@ class HydraRuns:
         if self._status is not None:
             return self._status
         if self.is_search:
-            result = self.folder / "optimization_results.yaml"  # written by Optuna's sweeper
-            print(result.read_text(encoding="utf-8") if result.exists() else "", end="")
-            return 0
+            return self._print_best()
         if self._runs:
             names = short_names([run.overrides for run in self._runs])
             runs = [r._replace(name=name) for r, name in zip(self._runs, names, strict=True)]
             return self._run_grid(_in_groups(runs, self._configs))
         return 1 if self.failures.print_all() else 0
+
+    def _print_best(self) -> int:
+        """Print the best trial of a search, and return the status."""
+        result = self.folder / "optimization_results.yaml"  # written by Optuna's sweeper
+        text = result.read_text(encoding="utf-8") if result.exists() else "{}"
+        best = yaml.safe_load(text)
+        if math.isinf(best.get("best_value", 0.0)):
+            raise UserError("all trials of the search diverged, so none of them is the best")
+        print(text if best else "", end="")
+        return 0
 
     def _run_grid(self, runs: Sequence[RunToStart]) -> int:
         """Execute the runs that have not ended, and compare all runs."""
