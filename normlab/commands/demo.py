@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
             print("They have already been trained.")
         results = demo.measured()
     except KeyboardInterrupt:
-        print(f"stopped and saved; resume with: {command}", file=sys.stderr)
+        print(f"stopped; resume with: {command}", file=sys.stderr)
         raise
     print()
     print_table(COLUMNS, rows(results), numeric=COLUMNS[1:])

@@ -23,12 +23,13 @@ from typing import NamedTuple
 
 from normlab.config.launch import PARENT, check_single
 from normlab.config.machine import MOST_THREADS, usable_cores
+from normlab.config.registry import START_FILE
 from normlab.errors import UserError
 from normlab.records.files import check_writable
 from normlab.training.stopping import STOP_SIGNALS, heeded_signals
 
 INTERRUPTED = 130
-"""Exit status of a run that was asked to stop and has saved its state."""
+"""Exit status of a run that was asked to stop."""
 LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _GPU = re.compile(r"\d+$|GPU-|MIG-")  # excludes -1 and Slurm's NoDevFiles
@@ -58,6 +59,11 @@ class EndedRun(NamedTuple):
     def interrupted(self) -> bool:
         """Whether the run was asked to stop rather than failed."""
         return self.status in (INTERRUPTED, *(-number for number in STOP_SIGNALS))
+
+    @property
+    def saved(self) -> bool:
+        """Whether there is a state from which the run can resume."""
+        return (self.run.folder / START_FILE).is_file()
 
     @property
     def failed(self) -> bool:
@@ -220,7 +226,7 @@ class _Pool:
         if done.interrupted:
             # A run was stopped from outside: start no more runs.
             self.interrupted, self.stopped = self.interrupted or not self.stopped, True
-            result = "saved; can be resumed"
+            result = "saved; can be resumed" if done.saved else "stopped; nothing was saved"
             done = done._replace(last_line=result)
         else:
             self.queue.ended(done)

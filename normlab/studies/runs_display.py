@@ -152,7 +152,7 @@ class RunsDisplay(ProgressDisplay):
 
     def stopped(self, command: str) -> list[str]:
         """Return lines to print after Ctrl-C: the runs done and left, and the command to resume."""
-        saved = [done.run for done in self._ended if done.interrupted]
+        saved = [done.run for done in self._ended if done.interrupted and done.saved]
         done = len(self._done)
         summary = f"stopped: {done} of {self._count} runs done, {self._count - done} left"
         saved_runs = [run for run in saved if run in self._progress]

@@ -108,6 +108,23 @@ def test_an_interrupted_run_ends_the_sweep(tmp_path, stand_in, capsys):
     ]
 
 
+@pytest.mark.parametrize(
+    ("end", "result"),
+    [
+        ("kill -TERM $$", "stopped; nothing was saved"),
+        ("exit 130", "stopped; nothing was saved"),
+        ("mkdir -p runs/a=1/checkpoints; > runs/a=1/checkpoints/last.pt; exit 130", "saved; can"),
+    ],
+)
+def test_an_interrupted_run_is_saved_if_it_has_a_checkpoint(
+    end, result, tmp_path, stand_in, capsys
+):
+    stand_in(end)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path, "a=1")
+    assert f"a=1, 0 s: {result}" in capsys.readouterr().out
+
+
 WAITING = "trap 'echo saved >> ended; exit 130' TERM; echo $$ >> calls; while :; do sleep 0.1; done"
 
 

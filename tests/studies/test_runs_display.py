@@ -7,6 +7,7 @@ import re
 import pytest
 from rich.console import Console
 
+from normlab.config.registry import START_FILE
 from normlab.records.store import PROGRESS_FILE
 from normlab.studies.hydra_sweep import short_names
 from normlab.studies.process_pool import INTERRUPTED, EndedRun, RunToStart
@@ -75,11 +76,14 @@ def test_the_time_left_does_not_grow_while_the_first_runs_are_tested(tmp_path):
     assert "of training left" in runs.counts()
 
 
-def test_interrupted_runs_are_not_done_and_are_saved_only_if_they_had_started(tmp_path):
+def test_interrupted_runs_are_not_done_and_are_saved_only_with_a_checkpoint(tmp_path):
     runs, cells, _ = shown(tmp_path, 6)
     progress(cells[0].folder)
-    runs.beat({cells[0]: 10.0, cells[1]: 10.0}, [], 6)
-    interrupted = [EndedRun(cell, INTERRUPTED, "", 11.0) for cell in cells[:2]]
+    (cells[0].folder / "checkpoints").mkdir()
+    (cells[0].folder / START_FILE).touch()
+    progress(cells[1].folder, phase="preparing", done=0)
+    runs.beat({cells[0]: 10.0, cells[1]: 10.0, cells[2]: 10.0}, [], 6)
+    interrupted = [EndedRun(cell, INTERRUPTED, "", 11.0) for cell in cells[:3]]
     runs.beat({}, interrupted, 6)
     assert runs.counts().startswith("0 of 6 done") and runs.left is None
     assert runs.stopped("again") == [
