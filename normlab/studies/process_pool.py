@@ -26,6 +26,7 @@ from normlab.config.machine import MOST_THREADS, usable_cores
 from normlab.config.registry import START_FILE
 from normlab.errors import UserError
 from normlab.records.files import check_writable
+from normlab.records.store import PROGRESS_FILE
 from normlab.training.stopping import STOP_SIGNALS, heeded_signals
 
 INTERRUPTED = 130
@@ -245,6 +246,8 @@ class _RunProcess:
             words.append(share.threads)
         log = run.folder / LOG_FILE
         log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
+        # If the last process of this run was killed, its progress is not that of the new one.
+        (run.folder / PROGRESS_FILE).unlink(missing_ok=True)
         # Kept open, so that its last line is read from this file, whatever happens to the folder.
         self._log = log.open("w+b")
         self.popen = subprocess.Popen(

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from normlab.config.machine import usable_cores
+from normlab.records.store import PROGRESS_FILE
 from normlab.studies.process_pool import (
     LOG_FILE,
     RunsInOrder,
@@ -123,6 +124,14 @@ def test_an_interrupted_run_is_saved_if_it_has_a_checkpoint(
     with pytest.raises(KeyboardInterrupt):
         sweep(tmp_path, "a=1")
     assert f"a=1, 0 s: {result}" in capsys.readouterr().out
+
+
+def test_the_progress_of_a_killed_process_is_not_that_of_the_new_one(tmp_path, stand_in):
+    stand_in(f"ls runs/a=1/{PROGRESS_FILE} || echo no progress")
+    (tmp_path / "runs/a=1").mkdir(parents=True)
+    (tmp_path / "runs/a=1" / PROGRESS_FILE).write_text("{}")
+    (done,) = sweep(tmp_path, "a=1")
+    assert done.last_line == "no progress"
 
 
 WAITING = "trap 'echo saved >> ended; exit 130' TERM; echo $$ >> calls; while :; do sleep 0.1; done"
