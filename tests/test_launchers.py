@@ -90,6 +90,14 @@ def test_a_search_whose_trials_all_diverge_has_no_best_trial(tmp_path, monkeypat
     assert "best_value" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("sweeper", ["basic", "optuna"])
+def test_a_sweep_into_a_file_is_refused_like_a_single_run(sweeper, tmp_path):
+    (tmp_path / "runs").touch()
+    argv = ["-m", f"hydra/sweeper={sweeper}", "norm=ln,bn", f"runs_dir={tmp_path / 'runs'}"]
+    with pytest.raises(UserError, match=r"runs is a file; set runs_dir=FOLDER"):
+        run_hydra(argv, "again", SweepActions(record, lambda _: 0, lambda _: None))
+
+
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     """Put jobs that run in this process in place of submitit's; those in `cancelled` do not."""

@@ -17,6 +17,7 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.launch import check_single
 from normlab.config.schema import RunConfig
 from normlab.errors import UserError
+from normlab.records.files import check_writable
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies.cluster_jobs import FailureNotes, submitit_jobs, train_in_job
 from normlab.studies.process_pool import (
@@ -91,11 +92,17 @@ def _check_sweep(argv: Sequence[str], values: Mapping[str, Any]) -> None:
         raise UserError("debug=true tries one run; omit -m and the flags of a sweep")
     if {"-m", "--multirun"}.intersection(argv):
         check_single("a sweep starts its own processes")
+        check_writable(_runs_dir(values))  # before Hydra makes a folder in it
     if "slurm" in values.get("hydra/launcher", "") and shutil.which("srun") is None:
         raise UserError(
             "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
             "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
         )
+
+
+def _runs_dir(values: Mapping[str, Any]) -> Path:
+    """Return the folder of the runs of a sweep."""
+    return Path(values.get("runs_dir", RunConfig().runs_dir))
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
@@ -129,9 +136,8 @@ class HydraRuns:
         self, values: Mapping[str, Any], resume_command: str, actions: SweepActions
     ) -> None:
         self.actions = actions
-        runs_dir = Path(values.get("runs_dir", RunConfig().runs_dir)).resolve()
         # A folder of this sweep below `runs_dir`, where all of its processes can reach it.
-        self.folder = runs_dir / ".sweeps" / uuid.uuid4().hex
+        self.folder = _runs_dir(values).resolve() / ".sweeps" / uuid.uuid4().hex
         self.failures = FailureNotes(self.folder)
         self.is_search = values.get("hydra/sweeper", "basic") != "basic"
         self.resume_command = resume_command
