@@ -13,6 +13,7 @@ import pytest
 import yaml
 from hydra.core.singleton import Singleton
 from msgspec.structs import replace
+from omegaconf import OmegaConf
 
 from normlab.cli import main
 from normlab.config.compose import compose
@@ -21,6 +22,7 @@ from normlab.records.record import Score
 from normlab.records.store import RunStore
 from normlab.studies import hydra_sweep
 from normlab.studies.hydra_sweep import SweepActions, objective, run_hydra
+from normlab.studies.process_pool import RunToStart
 from tests.records.examples import record
 from tests.tiny_runs import QUICK, Ended, RunProcess, nothing, tiny, write_corpus
 
@@ -88,6 +90,24 @@ def test_a_search_whose_trials_all_diverge_has_no_best_trial(tmp_path, monkeypat
     with pytest.raises(UserError, match="all trials of the search diverged"):
         search(tmp_path, monkeypatch, ln=math.inf, bn=math.inf)
     assert "best_value" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("seed", "lines"), [(1, 1), (None, 2)])
+def test_an_interrupted_search_names_the_command_that_resumes_it(
+    seed, lines, monkeypatch, capsys, tmp_path
+):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hydra_sweep, "run_all", interrupt)
+    runs = hydra_sweep.HydraRuns({}, "normlab train -m norm=ln,bn", SweepActions(*[interrupt] * 3))
+    trial = RunToStart("norm=ln", ("norm=ln",), tmp_path)
+    sweeper = OmegaConf.create({"sampler": {"seed": seed}, "direction": "minimize"})
+    with pytest.raises(KeyboardInterrupt):
+        runs._execute_trial(trial, OmegaConf.create(), sweeper)
+    first, *note = capsys.readouterr().err.splitlines()
+    assert first == "stopped; resume with: normlab train -m norm=ln,bn"
+    assert len(note) == lines - 1 and all("hydra.sweeper.sampler.seed" in line for line in note)
 
 
 @pytest.mark.parametrize("sweeper", ["basic", "optuna"])

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 _BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 """The classes of Hydra's own sweeper and launcher, which it uses by default."""
+_NEW_VALUES = (
+    "hydra.sweeper.sampler.seed is not set, so the search will draw other values; with a seed, it "
+    "repeats its trials, and those that have ended are not trained again"
+)
 
 
 class SweepActions(NamedTuple):
@@ -163,7 +167,7 @@ class HydraRuns:
         if hydra.launcher["_target_"] != _BASIC_LAUNCHER:
             return self._execute_elsewhere(config, hydra, direction, is_grid=is_grid)
         run = self._add(config, tuple(hydra.overrides.task))
-        return None if is_grid else self._execute_trial(run, config, direction)
+        return None if is_grid else self._execute_trial(run, config, hydra.sweeper)
 
     def _execute_elsewhere(
         self, config: "DictConfig", hydra: "HydraConf", direction: object, *, is_grid: bool
@@ -174,12 +178,18 @@ class HydraRuns:
         record = train_in_job(config, self.actions.train, note_failure)
         return None if record is None else objective(record, config, direction)
 
-    def _execute_trial(self, run: RunToStart, config: "DictConfig", direction: object) -> float:
+    def _execute_trial(self, run: RunToStart, config: "DictConfig", sweeper: "DictConfig") -> float:
         """Train a run of a search in a process of its own, and return its objective."""
-        (done,) = run_all(RunsInOrder([run]), 1)
+        try:
+            (done,) = run_all(RunsInOrder([run]), 1)
+        except KeyboardInterrupt:
+            print(f"stopped; resume with: {self.resume_command}", file=sys.stderr)
+            if sweeper.get("sampler", {}).get("seed", 0) is None:
+                print(_NEW_VALUES, file=sys.stderr)
+            raise
         if done.status:
             raise UserError(f"{done.run.name}: {done.last_line} ({run.folder / LOG_FILE})")
-        return objective(read_record(run.folder), config, direction)
+        return objective(read_record(run.folder), config, sweeper.get("direction"))
 
     def _add(self, config: "DictConfig", overrides: tuple[str, ...]) -> RunToStart:
         """Add a run to the sweep and return it."""
