@@ -1,6 +1,7 @@
 """The parser of a command, and arguments that several commands share."""
 
 import argparse
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,9 +11,11 @@ from normlab.commands import DOES
 from normlab.errors import UserError
 from normlab.records.store import RUNS
 
+_LISTED = {"RUN": "runs", "NORM": "norms", "STUDY": "studies"}  # what `normlab list` lists
+
 
 class Parser(argparse.ArgumentParser):
-    """A parser that suggests a similar flag, or a `key=value`, for an unknown flag."""
+    """A parser whose errors suggest a similar flag, a `key=value`, or a list to choose from."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments. The error for an unknown argument suggests a similar one."""
@@ -22,20 +25,27 @@ class Parser(argparse.ArgumentParser):
         """Return the arguments like `parse_args`, but allow flags between positional arguments."""
         return self._without_unknown(*self.parse_known_intermixed_args(args, namespace))
 
+    def print_usage(self, file: Any = None) -> None:
+        """Print the usage for an error, and the commands that list what the arguments may be."""
+        super().print_usage(file)
+        words = [re.split(r"\W+", str(x.metavar)) for x in self._actions if not x.option_strings]
+        for name, kind in _LISTED.items():
+            if any(name in each for each in words):
+                print(f"`normlab list {kind}` lists the {kind}", file=file)
+
     def _without_unknown(self, arguments: Any, unknown: Sequence[str]) -> Any:
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._suggestion(unknown)}")
         return arguments
 
     def _suggestion(self, unknown: Sequence[str]) -> str:
-        from normlab.config.error_messages import meant
+        from normlab.config.error_messages import as_setting
 
         flag = next((word for word in unknown if word.startswith("--")), "").split("=")[0]
         if near := get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.8):
             return f". Did you mean {near[0]}?"
         if flag and any("key=value" in str(action.metavar) for action in self._actions):
-            key = flag.removeprefix("--").replace("-", "_")
-            return f"; write settings as key=value.{meant(key)}"
+            return f"; {as_setting(flag)}"
         return ""
 
 
@@ -72,7 +82,8 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
     """Add RUN with the help text `run`, settings that override the run's, and `--weights`."""
     add = parser.add_argument
     add("run", type=as_run, metavar="RUN", help=run)
-    add("changes", nargs="*", metavar="key=value", help="settings that override the run's")
+    text = "settings that override the run's"
+    add("changes", nargs="*", default=[], metavar="key=value", help=text)
     text = "last, average or best_<score>; default: as tested"
     add("--weights", type=as_text, metavar="NAME", help=text)
 
@@ -159,8 +170,21 @@ def conditions(where: Iterable[str]) -> dict[str, str]:
     return values
 
 
+def setting_at(places: Sequence[Path]) -> str:
+    """Return the setting, such as `norm=ln,bn`, that was passed instead of runs, or ""."""
+    from normlab.config.error_messages import setting_of
+
+    return "" if any(place.exists() for place in places) else setting_of([*map(str, places)])
+
+
 def check_compared(arguments: argparse.Namespace) -> None:
-    """Raise UserError for a LaTeX flag without `--latex`, or for `KEY=NAME` in `--columns`."""
+    """Raise UserError for a LaTeX flag without `--latex`, or for `KEY=NAME` in `--columns`.
+
+    Also for settings such as `norm=ln` instead of runs.
+    """
+    if setting := setting_at(arguments.runs):
+        words = " ".join(map(str, arguments.runs))
+        raise UserError(f"{words}: no such run. Did you mean --where {setting}?")
     if arguments.uncertainty and not arguments.latex:
         raise UserError(f"--{arguments.uncertainty} needs --latex")
     if column := next((each for each in arguments.columns if "=" in each), None):

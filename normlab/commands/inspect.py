@@ -5,6 +5,7 @@ With `--hf` or `--module`, the model is one that normlab did not build.
 
 import json
 import shutil
+import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from normlab.commands._arguments import (
     as_run,
     command_parser,
     conditions,
+    setting_at,
 )
 from normlab.commands._inspect_any_model import (
     add_any_model,
@@ -91,14 +93,17 @@ def _parser() -> Parser:
 
 def _inspect_models(arguments: Namespace) -> int:
     """Examine runs, or one model at initialization. Return 1 if a verdict is failing."""
+    from normlab.config.compose import compose
+    from normlab.config.run_config import to_dict
     from normlab.records.files import atomic_write
 
     with at_work("preparing"):
-        from normlab.inspection.model.built_model import model_from_overrides, model_from_run
+        runs, changes = _runs(arguments.words, arguments.where)
+        configs = [] if runs else [to_dict(compose(changes))]  # before torch is loaded
+        from normlab.inspection.model.built_model import model_from_config, model_from_run
         from normlab.inspection.questions import questions
 
         chosen = questions("model", names=arguments.only)
-        runs, changes = _runs(arguments.words, arguments.where)
         # If settings differ from the run's own, the sheet is not written to the run's folder.
         folder = Path() if changes or len(runs) != 1 else next(iter(runs))
     if len(runs) > 1:
@@ -106,7 +111,7 @@ def _inspect_models(arguments: Namespace) -> int:
     else:
         with at_work("preparing"):
             models = [model_from_run(run, changes) for run in runs]
-            (built,) = models or [model_from_overrides(changes)]
+            (built,) = models or map(model_from_config, configs)
         content = _one(built, chosen, arguments)
     text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
@@ -138,6 +143,8 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
         if where:
             raise UserError("--where selects among runs; pass their folder, for example `runs`")
         return {}, words
+    if setting := setting_at([as_run(place) for place in places]):
+        raise UserError(f"{' '.join(places)}: no such run. Did you mean {setting}?")
     records = ended_runs([as_run(place) for place in places])
     runs = dict(select([*records.items()], conditions(where), lambda item: item[1]))
     if not runs:
@@ -151,11 +158,14 @@ def _one(built: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace
     from normlab.inspection.model.inspect_json import sheet
 
     findings: dict[str, Finding] = {}
+    if not arguments.json:
+        print_prose(_subject(built))
+        sys.stdout.flush()  # in a pipe, nothing else is printed for minutes
     for number, each in enumerate(chosen):
         with at_work(f"{each.name}, {number + 1} of {len(chosen)}"):
             findings[each.name] = finding_on(each, built, by_name=bool(arguments.only))
     if not arguments.json:
-        _print_summary(built, findings)
+        _print_summary(findings)
         for each in chosen if arguments.only or arguments.details else ():
             finding = findings[each.name]
             if not finding.why_not:
@@ -165,14 +175,18 @@ def _one(built: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace
     return sheet(built, findings)
 
 
-def _print_summary(built: "BuiltModel", findings: "Mapping[str, Finding]") -> None:
-    """Print what was examined, the conclusion, and the verdict on each question."""
-    from normlab.findings.summary import conclusion, summary
-
+def _subject(built: "BuiltModel") -> str:
+    """Return the line that says which model is examined."""
     choices = built.config["choices"]
     choices_text = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
     run = built.run_id and f"run {built.run_id}, step {built.step}"
-    print_prose(f"{choices_text} seed={built.seed}: {run or 'at initialization'}")
+    return f"{choices_text} seed={built.seed}: {run or 'at initialization'}"
+
+
+def _print_summary(findings: "Mapping[str, Finding]") -> None:
+    """Print the conclusion, and the verdict on each question."""
+    from normlab.findings.summary import conclusion, summary
+
     print_prose(conclusion(findings))
     width = shutil.get_terminal_size().columns
     print("\n".join(summary(findings, width=width, in_colour=in_colour())))

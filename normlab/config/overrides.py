@@ -9,15 +9,14 @@ number. Everything else is read by that parser (`parsed`), which is imported on 
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from normlab.config.error_messages import (
+    as_setting,
     empty_path,
     is_group,
     is_looked_up,
     looked_up,
-    meant,
     no_such_key,
     run_groups,
 )
@@ -172,12 +171,12 @@ def quoted(text: str) -> str:
 
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise UserError for a wrong flag, unreadable text, or a list where one option belongs."""
-    for before, text in pairwise(["", *arguments]):
+    padded = ["", *arguments, ""]
+    for before, text, after in zip(padded, padded[1:], padded[2:], strict=False):
         key, equals, _ = text.partition("=")
         if text.startswith("-"):
             if key not in _FLAGS and not key[1:2].isdigit():
-                hint = meant(key.lstrip("-").replace("-", "_"))
-                raise UserError(f"unknown flag {key}; write settings as key=value.{hint}")
+                raise UserError(f"unknown flag {key}; {as_setting(text, after)}")
         elif not equals and not before.startswith("-") and not text.startswith("~"):
             raise UserError(f"{text!r:.80}: expected key=value, such as norm=bn, or a .yaml file")
         elif equals or text.startswith("~"):  # anything else is the argument of a flag

@@ -13,7 +13,6 @@ _norms_: none, or required     the norms that a placement accepts; by default an
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +22,7 @@ from typing import Any
 from normlab.config.comments import description_in
 from normlab.config.folders import PATH, folders
 from normlab.config.schema import leaves
+from normlab.config.suggestions import squeezed
 from normlab.errors import UserError
 
 OPTION, TARGET = "option", "_target_"
@@ -113,7 +113,7 @@ def norm_name(name: str) -> str:
 
     Other names are returned unchanged.
     """
-    word = re.sub("[-_]", "", name.lower())
+    word = squeezed(name)
     return NORM_WORDS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 
 

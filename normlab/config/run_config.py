@@ -13,11 +13,11 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from normlab.config import registry
-from normlab.config.error_messages import meant, setting_error
+from normlab.config.error_messages import meant, not_allowed, setting_error
 from normlab.config.machine import MOST_THREADS
 from normlab.config.registry import OPTION, TARGET, option_of
 from normlab.config.schema import OPTIONS, PARTS, REPEATS, STACK_NORMS, RunConfig, key_of, leaves
-from normlab.config.value_range import PATH, TEXT, Range
+from normlab.config.value_range import PATH, TEXT
 from normlab.errors import SettingError, UserError
 from normlab.formats import CONTROL
 
@@ -166,7 +166,7 @@ def check_values(config: Mapping[str, Any]) -> None:
     values = leaves(nodes, is_value=_is_value)
     # Top-level keys first, because the user did not set a task's copy of `batch_size`.
     for key, value in sorted(values, key=lambda leaf: leaf[0].count(".")):
-        if problem := _problem(key_of(key).range, value):
+        if problem := _problem(key, value):
             plain = isinstance(value, str) and value.isprintable()
             raise SettingError(f"{key}={value if plain else repr(value):.60} {problem}", key)
     for rule in _CONFLICTS:
@@ -180,9 +180,10 @@ def _is_value(key: str, node: Mapping[str, Any]) -> bool:
     return OPTION not in node and limits is not None and not limits.has(node)
 
 
-def _problem(limits: Range | None, value: object) -> str | None:
+def _problem(key: str, value: object) -> str | None:
+    limits = key_of(key).range
     if limits is not None and value is not None and not limits.has(value):
-        return f"must be {limits.allowed}"
+        return not_allowed(key, value, limits)
     if limits not in (None, TEXT, PATH):
         return None
     for item in value if isinstance(value, list) else [value]:

@@ -1,18 +1,36 @@
 """Suggestions for unknown words."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from types import MappingProxyType
 
 _MOST = 3  # maximum number of suggestions
+_CUTOFFS = (0.8, 0.5)  # fairly similar words are suggested only if no word is very similar
+_NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 _MOST_LISTED = 12  # maximum number of options in an error
 
 
-def did_you_mean(word: str, known: Sequence[str], *, before: str = "") -> str:
+def squeezed(text: str) -> str:
+    """Return a text in lower case without spaces, hyphens and underscores: `layernorm`."""
+    return re.sub(r"[-_\s]", "", text.lower())
+
+
+def did_you_mean(
+    word: str,
+    known: Sequence[str],
+    *,
+    before: str = "",
+    aliases: Mapping[str, str] = _NO_ALIASES,
+) -> str:
     """Return ` Did you mean ...?` with the most similar words, or "" if none is similar.
 
-    Each word gets the prefix `before`.
+    Each word gets the prefix `before`. `aliases` are other names of known words, such as `gpt` for
+    `lm`; a word that is similar to one gets the known word.
     """
-    near = get_close_matches(word.lower(), known, n=_MOST, cutoff=0.5)
+    names = {**{squeezed(each): each for each in known}, **aliases}
+    matches = (get_close_matches(squeezed(word), names, n=_MOST, cutoff=c) for c in _CUTOFFS)
+    near = dict.fromkeys(names[each] for each in next(filter(None, matches), []))
     return suggestion([f"{before}{each}" for each in near])
 
 

@@ -27,6 +27,11 @@ class Range(NamedTuple):
         return any(isinstance(each, inspect.IntType | inspect.FloatType) for each in self._types)
 
     @property
+    def is_only_numbers(self) -> bool:
+        """Whether no word such as `epoch` is allowed beside numbers."""
+        return all(isinstance(each, inspect.IntType | inspect.FloatType) for each in self._types)
+
+    @property
     def is_text(self) -> bool:
         """Whether free text is allowed, as opposed to a choice of words."""
         return any(isinstance(each, inspect.StrType) for each in self._types)

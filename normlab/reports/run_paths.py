@@ -51,13 +51,17 @@ def none_below(places: Sequence[Path], which: str = "") -> str:
 
     `which` describes the runs, such as ` that can be read`.
     """
-    text = f"no run{which} in {', '.join(map(str, places))}"
+    names = ", ".join(map(str, places))
+    text, cure = f"no run{which} in {names}", "; `normlab train` makes one"
+    if all(place != RUNS and not place.exists() for place in places):
+        text = f"{names} {'does' if len(places) == 1 else 'do'} not exist"
+        cure = "; `normlab list runs` shows the runs in runs/"
     near = [
         str(path)
         for place in places
         if (path := nearest(place) or nearest(RUNS / place)) not in (None, place)
     ]
-    return text + (f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one")
+    return text + (f". Did you mean {' '.join(near)}?" if near else cure)
 
 
 def nearest(place: Path) -> Path | None:

@@ -2,14 +2,18 @@ import contextlib
 import io
 import json
 import shutil
+import sys
 from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
 
 from normlab.cli import main
+from normlab.commands import inspect as inspect_command
 from normlab.config.compose import compose
+from normlab.errors import UserError
 from normlab.inspection import questions
+from normlab.inspection.model import findings
 from normlab.inspection.model.inspect_json import FORMAT
 from normlab.training import train
 from tests.tiny_runs import QUICK, tiny
@@ -35,6 +39,25 @@ def test_inspect_examines_a_config_at_initialization(config, tmp_path, capsys):
     answer = sheet["findings"]["gradients"]
     assert answer["applies"] and answer["values"]["layers"]["encoder.0"] > 0
     assert all(answer[part] in shown for part in ("question", "answer"))
+
+
+def test_the_model_is_named_before_the_first_question_is_asked(config, monkeypatch, capsys):
+    shown = []
+
+    def finding_on(*_, **__):
+        shown.append(capsys.readouterr().out)
+        raise UserError("enough")
+
+    monkeypatch.setattr(findings, "finding_on", finding_on)
+    with pytest.raises(UserError, match="enough"):
+        inspect_command.main([*config, "--only", "gradients"])
+    assert " ".join(shown[0].split()).endswith("model=tiny seed=1: at initialization")
+
+
+def test_a_wrong_setting_is_an_error_before_torch_is_loaded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "normlab.inspection.model.built_model", None)
+    with pytest.raises(UserError, match="depth does not exist"):
+        inspect_command.main(["depth=24"])
 
 
 def test_the_printed_sheet_equals_the_file_for_any_order_of_questions(config, tmp_path, capsys):

@@ -46,6 +46,21 @@ def test_a_misspelt_name_gets_a_suggestion(command, baseline, capsys):
     assert capsys.readouterr().err.endswith("Did you mean runs/baseline?\n")
 
 
+@pytest.mark.parametrize(
+    ("argv", "setting"),
+    [
+        (["compare", "ln", "bn"], "--where norm=ln,bn"),
+        (["report", "LayerNorm"], "--where norm=ln"),
+        (["compare", "norm=ln"], "--where norm=ln"),
+        (["inspect", "ln"], "norm=ln"),
+        (["inspect", "sandwich"], "placement=sandwich"),
+    ],
+)
+def test_an_option_in_place_of_a_run_is_suggested_as_a_setting(argv, setting, baseline, capsys):
+    assert main(argv) == 1
+    assert capsys.readouterr().err.endswith(f": no such run. Did you mean {setting}?\n")
+
+
 def test_a_path_takes_precedence_over_a_name(baseline, tmp_path, capsys):
     (tmp_path / "baseline").mkdir()
     assert main(["compare", "baseline"]) == 1 and "no run in baseline" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """Messages about wrong overrides."""
 
+import re
+
 import pytest
 
 from normlab.cli import main as cli
@@ -19,17 +21,26 @@ from tests.training.sink_runs import record
         ("step=5", "steps?"),
         ("experimnt=gpt_bn", "Did you mean experiment?"),
         ("norm=bm", "'bm' is not an option of the group 'norm'. Did you mean bn"),
-        ("norm=bm", "`normlab list norm` shows all"),
-        ("norm=qqq", "'qqq' is not an option of the group 'norm'; `normlab list norm` shows all"),
+        ("norm=bm", "`normlab list norms` shows all"),
+        ("norm=qqq", "'qqq' is not an option of the group 'norm'; `normlab list norms` shows all"),
+        ("norm=batchnorm2", "'norm'. Did you mean bn?"),
+        ("norm=Layer-Nrm", "Did you mean ln?"),
+        ("norm=deepnorm", "Did you mean placement=deepnorm?"),
+        ("task=llama", "Did you mean model=llama or recipe=llama?"),
         ("optim=qqq", "'qqq' is not an option of the group 'optim'; choose from adam, muon,"),
         ("norm=layer", "Did you mean ln?"),
-        ("task=bert", "Did you mean mlm?"),
+        ("task=bert", "Did you mean mlm or recipe=bert?"),
         ("model.read=rows", "model.read does not exist; normlab train --cfg job shows all keys."),
         ("model.read=rows", "model=gru, lstm, rnn have it."),
         ("norm.center=false", "norm=gn has it."),
         ("task.source.train_size=9", "task=cifar10 has it."),
         ("momentum=0.9", "Did you mean optim.momentum or norm.momentum?"),
-        ("batch_size=abc", "batch_size=abc must be above 0, a whole number"),
+        ("batch_size=abc", "batch_size=abc is not a number; it must be above 0, a whole number"),
+        ("batch_size=0", "batch_size=0 must be above 0, a whole number"),
+        ("lr=abc", "optim.lr=abc is not a number; it must be above 0"),
+        ("validate.every=abc", "every=abc must be above 0, a whole number, or epoch"),
+        ("seed=1..3", "For a run with each: normlab train -m 'seed=range(1,4)'"),
+        ("batch_size=8-10", "For a run with each: normlab train -m 'batch_size=range(8,11)'"),
         ("norm=[ln,bn]", "norm accepts one option; sweep over several with "),
         ("probe=null", "chooses no option; omit it for the default, or set probe=[] for none"),
         ("norm=", "chooses no option; omit it for the default, or set norm=none for none"),
@@ -90,8 +101,16 @@ def test_an_option_given_twice_with_different_values_is_refused(argv, said, caps
 
 
 def test_a_key_written_as_a_flag_gets_a_suggestion():
-    with pytest.raises(ValueError, match=r"unknown flag --steps; .* Did you mean steps"):
-        check_arguments(["--steps", "100"])
+    for argv, setting in (
+        (["--steps", "100"], "steps=100"),
+        (["--norm=bn"], "norm=bn"),
+        (["--model.depth", "lr=1"], "model.depth=VALUE"),
+        (["--data-dir"], "data_dir=VALUE"),
+    ):
+        with pytest.raises(ValueError, match=rf"unknown flag \S+; write {re.escape(setting)}$"):
+            check_arguments(argv)
+    with pytest.raises(ValueError, match=r"unknown flag --step; .*key=value\. .*steps"):
+        check_arguments(["--step", "100"])
     with pytest.raises(ValueError, match="'foo': expected key=value, such as norm=bn"):
         check_arguments(["foo"])
     check_arguments(["-m", "--cfg", "job", "norm=ln"])
@@ -101,13 +120,32 @@ def test_a_key_written_as_a_flag_gets_a_suggestion():
     ("argv", "said"),
     [
         (["compare", "--baselin", "bn"], "Did you mean --baseline?"),
-        (["study", "plan", "padding", "--data-dir", "a"], "as key=value. Did you mean data_dir?"),
+        (["study", "plan", "padding", "--data-dir", "a"], "; write data_dir=VALUE"),
     ],
 )
 def test_an_unknown_flag_gets_a_suggestion(argv, said, capsys):
     with pytest.raises(SystemExit):
         cli(argv)
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "kind"),
+    [
+        ("predict", "RUN", "runs"),
+        ("eval", "RUN", "runs"),
+        ("norm check", "NORM", "norms"),
+        ("study run", "STUDY | key=value", "studies"),
+    ],
+)
+def test_a_missing_argument_is_named_with_the_command_that_lists_such_arguments(
+    command, missing, kind, capsys
+):
+    with pytest.raises(SystemExit):
+        cli(command.split())
+    *_, listed, problem = capsys.readouterr().err.splitlines()
+    assert listed == f"`normlab list {kind}` lists the {kind}"
+    assert problem.endswith(f"required: {missing}")
 
 
 def test_the_error_for_an_unquoted_chinese_path_suggests_quotes():

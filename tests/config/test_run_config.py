@@ -68,7 +68,7 @@ def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
         ("clip_grad=nan", "clip_grad=nan must be above 0"),
         ("optim.betas=[0.9,0.98,0.9]", "must be a list of 2 numbers, each at least 0 and below 1"),
         ("model.num_heads=3", "model.num_heads=3 does not divide the width 128"),
-        ("model.dim=nine", "model.dim=nine must be above 0, a whole number"),
+        ("model.dim=nine", "model.dim=nine is not a number; it must be above 0, a whole"),
         ("model.depth={a:1}", "model.depth={'a': 1} must be above 0"),
         ("validate.every=often", "must be above 0, a whole number, or epoch"),
         ("observe.targets={bleu:[nan]}", "observe.targets.bleu=[nan] must be a list of numbers"),

@@ -1,9 +1,11 @@
 """The runs at the paths that a user names."""
 
+from pathlib import Path
+
 import pytest
 
 from normlab.errors import UserError
-from normlab.records.store import CONFIG_FILE, RECORD_FILE
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS
 from normlab.reports.run_paths import ended_runs, nearest, none_below, one_run, runs_of
 from tests.records.examples import record
 
@@ -50,3 +52,10 @@ def test_the_error_for_a_missing_path_suggests_a_similar_one(folder):
     assert nearest(ln / "seed3") in (ln / "seed1", ln / "seed2")
     assert nearest(folder / "nothing" / "like" / "it") is None
     assert f"Did you mean {ln}" in none_below([ln.with_name(f"{ln.name}x")])
+
+
+def test_the_error_for_a_folder_that_does_not_exist_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = "a, b do not exist; `normlab list runs` shows the runs in runs/"
+    assert none_below([Path("a"), Path("b")]) == said
+    assert none_below([RUNS]) == "no run in runs; `normlab train` makes one"
