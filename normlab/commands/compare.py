@@ -241,7 +241,8 @@ def _bootstrap_notes(
         Note.short(
             f"test/bleu; p: paired bootstrap, {_BOOTSTRAP} samples of the sentences ({signature})"
         ),
-        *(note for note in of_table if note.about in (About.NOT_CLEAR, About.NOT_ALIKE)),
+        *(Note.short(note.text) for note in of_table if note.about is About.NOT_CLEAR),
+        *(note for note in of_table if note.about is About.NOT_ALIKE),
     ]
     if "all" not in tests:
         return notes

@@ -12,6 +12,8 @@ from normlab.reports.tables.axes import values_at
 from normlab.reports.tables.build_table import build_table
 from normlab.reports.tables.score_table import ScoreRow, ScoreTable
 from normlab.reports.tables.stability import ended_in_brief
+from normlab.reports.tables.standing import is_untrained
+from normlab.reports.tables.untrained import NEAR
 from normlab.terminal import print_error, print_prose, print_table
 
 
@@ -36,7 +38,7 @@ def print_tables(tables: Sequence[Arrangement], names: Names, *, whole_notes: bo
 def print_score_table(table: ScoreTable, baseline: str) -> None:
     """Print a table's answer and scores, then the differences from the baseline.
 
-    A star marks the entries that are bold in Markdown.
+    A star marks the entries that are bold in Markdown, and `NEAR` those that say nothing.
     """
     if table.answer:
         print_prose(table.answer)
@@ -55,7 +57,9 @@ def _print_scores(table: ScoreTable) -> None:
     labels, scores = _label_titles(table), table.column_titles
     lines: list[list[str]] = []
     for row, entries, article in table.lines:
-        values = [f"{each.value}{' *' if each.best else ''}" for each in entries]
+        values = [
+            f"{each.value}{' *' if each.best else ''}{_mark(each.score, row)}" for each in entries
+        ]
         last = [ended_in_brief(row)] if article is None else [ended_in_brief(row), article or "-"]
         lines.append([*_labels(row, table), *values, *last])
     heading = [table.article_heading] if table.article_heading else []
@@ -71,12 +75,24 @@ def _print_differences(table: ScoreTable, columns: Sequence[str], baseline: str)
     only = all(e.difference is None for row in table.rows for e in row.entries.values())
     paired = "of the only seed" if only else "paired by seed"
     print_prose(f"difference from {baseline}{where}, {paired}")
+    bases = {row.point: row for row in table.rows if row.is_baseline}
+
+    def gap(row: ScoreRow, score: str) -> str:
+        sides = [row, bases[row.point]] if row.point in bases else [row]
+        text = row.entries[score].gap
+        return f"{text}{_mark(score, *sides)}" if text else "-"
+
     lines = [
-        [*_labels(row, table), *(row.entries[score].gap or "-" for score in columns)]
+        [*_labels(row, table), *(gap(row, score) for score in columns)]
         for row in table.rows
         if any(row.entries[score].gap for score in columns)
     ]
     print_table([*labels, *titles], lines, numeric=titles, labels=len(labels))
+
+
+def _mark(score: str, *rows: ScoreRow) -> str:
+    """Return the mark of an entry if a row's score is near the untrained baseline, or ""."""
+    return f" {NEAR}" if any(is_untrained(row, score) for row in rows) else ""
 
 
 def _label_titles(table: ScoreTable) -> list[str]:

@@ -21,14 +21,14 @@ def stability(experiment: Experiment, outcome: str) -> str:
 
 
 def ended_in_brief(row: ScoreRow) -> str:
-    """Summarize how a row's seeds ended: `3/3`, or `2/3, 1 diverged, spikes 4`."""
+    """Summarize how a row's seeds ended: `3/3`, or `2/3, 1 diverged, median spikes 4`."""
     if row.experiment is None:
         return row.outcome
     parts = [f"{sum(record.finished for record in row.records)}/{len(row.records)}"]
     if diverged := count_diverged(row.records):
         parts.append(f"{diverged} diverged")
     if spikes := _spikes(row.experiment):
-        parts.append(f"spikes {spikes:g}")
+        parts.append(f"{'median ' if len(row.records) > 1 else ''}spikes {spikes:g}")
     return ", ".join(parts)
 
 

@@ -16,6 +16,9 @@ from normlab.metrics.score_text import score_text
 from normlab.records.pairs import Experiment
 from normlab.reports.legend import About, Note
 
+NEAR = "~"
+"""The mark in terminals of scores that are near the untrained baseline."""
+
 
 @dataclass(frozen=True)
 class Untrained:
@@ -69,7 +72,7 @@ class Untrained:
             )
             yield Note(
                 f"{NOT_CLEAR} ({CLEAR}), so a difference says nothing: {scores}",
-                "some scores are near the untrained baseline and say nothing",
+                f"{NEAR} near the untrained baseline, so a difference says nothing",
                 About.NOT_CLEAR,
             )
         elif self.runs_near:

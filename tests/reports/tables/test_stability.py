@@ -28,9 +28,10 @@ def test_divergences_and_spikes_are_counted_in_full_and_in_brief():
     assert ended_in_brief(whole) == "2/2"
     mixed = seeds("finished", "diverged", spikes=4.0)
     assert mixed.stability == "diverged 1/2; spikes 4"
-    assert ended_in_brief(mixed) == "1/2, 1 diverged, spikes 4"
+    assert ended_in_brief(mixed) == "1/2, 1 diverged, median spikes 4"
 
 
 def test_a_row_without_records_shows_its_state_and_uncounted_spikes_are_reported():
     assert ended_in_brief(row(build(study(), [run(None, "ln")]), "ln")) == "not run"
+    assert ended_in_brief(seeds("finished", spikes=3.0)) == "1/1, spikes 3"
     assert seeds("finished").stability.endswith("; spikes not counted")

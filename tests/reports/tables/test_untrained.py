@@ -4,8 +4,9 @@ from msgspec.structs import replace
 
 from normlab.records.pairs import Experiment
 from normlab.reports.legend import About
+from normlab.reports.table_formats.terminal_table import print_score_table
 from normlab.reports.tables.untrained import Untrained
-from tests.reports.handmade import made
+from tests.reports.handmade import made, sweep
 
 LOSS = "test/loss"
 
@@ -26,6 +27,18 @@ def test_rows_near_the_baseline_are_listed_by_score():
     notes = {note.about: note for note in untrained.notes}
     assert notes[About.BASELINE].text == "untrained baseline: test/loss 6.670"
     assert notes[About.NOT_CLEAR].text.endswith("so a difference says nothing: test/loss (bn)")
+
+
+def test_a_terminal_marks_scores_and_differences_near_the_baseline(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    levels = {("ln", "8"): 30.0, ("bn", "8"): 0.2, ("ln", "32"): 30.0, ("bn", "32"): 25.0}
+    table = sweep(levels, floor=0.1)
+    print_score_table(table, "ln")
+    values, differences = capsys.readouterr().out.split("difference from ln")
+    assert [line.split()[:2] for line in values.splitlines() if "~" in line] == [["bn", "8"]]
+    assert [line.split()[:2] for line in differences.splitlines() if "~" in line] == [["bn", "8"]]
+    brief = next(note.brief for note in table.notes if note.about is About.NOT_CLEAR)
+    assert brief == "~ near the untrained baseline, so a difference says nothing"
 
 
 def test_a_single_run_near_the_baseline_is_counted_and_without_one_there_is_no_note():
