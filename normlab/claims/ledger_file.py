@@ -4,6 +4,7 @@
 `read_ledger`.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 from normlab.claims.side import SideValue
 from normlab.claims.source import EvidenceSource, Unit
 from normlab.claims.verdict import Reason, Verdict
+from normlab.config.suggestions import squeezed
 from normlab.errors import UserError
 
 LEDGER = "claims.json"
@@ -90,11 +92,14 @@ class SavedClaim(Struct, frozen=True, kw_only=True):
     def statements_with(self, words: str) -> list["SavedClaim | SavedPart"]:
         """Return the claim and the parts whose statements contain the words.
 
-        Statements are searched in both languages.
+        Statements are searched in both languages. `layernorm`, `layer norm` and `layer-norm` are
+        the same.
         """
         of_all: list[SavedClaim | SavedPart] = [self, *self.parts]
         texts = ((each, f"{each.statement}\n{each.chinese}".lower()) for each in of_all)
-        return [each for each, text in texts if words.lower() in text]
+        letters = map(re.escape, squeezed(words) or words)
+        spellings = re.compile(r"(?<![^\W_])" + r"[-_\s]?".join(letters))
+        return [each for each, text in texts if words.lower() in text or spellings.search(text)]
 
 
 def read_ledger(results: Path, again: str = "normlab claims --write") -> Mapping[int, SavedClaim]:

@@ -12,7 +12,7 @@ from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS
 from normlab.config.suggestions import did_you_mean
 from normlab.errors import UserError
-from normlab.terminal import at_work, print_error
+from normlab.terminal import at_work, print_error, print_prose, wrapped
 
 if TYPE_CHECKING:
     from normlab.claims.judged_results import JudgedResults
@@ -28,9 +28,17 @@ _EXAMPLES = """examples:
   normlab claims --write          rewrite the ledger in results/
 
 Without --compute, verdicts are read from results/claims.json, as the last
---write saved them. --compute also recomputes the checks of the norms, in a few
-seconds; --verify uses their saved values (results/computed.json).
+--write saved them. --compute also recomputes the checks of the norms, in up to
+a minute; --verify uses their saved values (results/computed.json).
 """
+_GRADES = {
+    "en": "grades of evidence: A, the article's own experiment; B, trained to the end on two data "
+    "sets; C, a smaller experiment, or timings of a model; D, a computation, timings of a norm "
+    "alone, or a published source",
+    "zh": "证据等级：A 为文章自己的实验；B 为在两个数据集上训练到收敛的实验；C 为规模较小的实验，"
+    "或对整个模型的计时；D 为计算、对归一化本身的计时，或已发表的资料",
+}
+_AGAIN = {"en": "judged again from the records in {}", "zh": "已根据 {} 中的记录重新判定"}
 
 
 def main(argv: list[str]) -> int:
@@ -71,6 +79,8 @@ def main(argv: list[str]) -> int:
         print(ledger_json(chosen), end="")
     elif number is not None or not arguments.write:
         _show(chosen, arguments.language, words, single=number is not None)
+        if arguments.compute:
+            print_prose(_AGAIN[arguments.language].format(results))
     for message in damaged:
         print_error(message)
     return 1 if damaged else 0
@@ -189,6 +199,8 @@ def _show(claims: Sequence[SavedClaim], language_name: str, words: str, *, singl
     width = shutil.get_terminal_size().columns
     if single:
         lines = claim_lines(claims[0], language, width)
+        if any(part.grades for part in (*claims[0].parts, *claims[0].secondary)):
+            lines += ["", *wrapped(_GRADES[language_name], width)]
     elif words:
         lines = mention_lines(claims, words, language, width)
     else:

@@ -91,6 +91,11 @@ def test_claims_that_mention_a_word_are_listed_one_per_line_of_80_columns(capsys
         listed = capsys.readouterr().out.partition("\n\n")[0].splitlines()
         assert len(listed) > 1 and all(re.match(r"[ \d]\d  \[", line) for line in listed)
         assert max(map(cell_len, listed)) <= 80
+    spellings = []
+    for words in ("batch norm", "batch-norm", "BatchNorm", "batchnorm"):
+        assert command.main([words]) == 0
+        spellings.append(capsys.readouterr().out)
+    assert len({*spellings}) == 1 and len(spellings[0].splitlines()) > 10
     with pytest.raises(ValueError, match=r"no claim mentions 'paddign'. Did you mean padding"):
         command.main(["paddign"])
 
@@ -105,6 +110,24 @@ def test_a_single_claim_is_shown_with_its_answer_first_and_its_records(results, 
     assert plain(capsys, results, "3") == plain(capsys, results)[2:]
     with pytest.raises(ValueError, match="claim 99 does not exist; claims are numbered 1 to 3"):
         call(capsys, results, "99")
+
+
+def test_a_single_claim_ends_with_the_meaning_of_its_grades(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert command.main(["2"]) == 0
+    ending = capsys.readouterr().out.split("\n\n")[-1]
+    assert ending.startswith("grades of evidence: A, the article's own experiment; B,")
+    assert command.main(["2", "--zh"]) == 0
+    assert "\n\n证据等级：A 为文章自己的实验；" in capsys.readouterr().out
+    assert command.main(["article 1"]) == 0
+    assert "grades of evidence" not in capsys.readouterr().out
+
+
+def test_compute_says_that_the_claim_was_judged_again(results, capsys):
+    call(capsys, results, "--write")
+    again = f"judged again from the records in {results}\n"
+    assert again.replace("\n", "") in call(capsys, results, "1", "--compute")[1].replace("\n", "")
+    assert "judged again" not in call(capsys, results, "1")[1]
 
 
 def test_the_saved_ledger_is_shown_without_the_records(results, capsys):
