@@ -13,7 +13,7 @@ from normlab.norms.rms import RMSNorm
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GroupNorm(TokenNorm):
-    """`(x - mean) / sqrt(var + eps)` over each group of a token's features (Wu and He 2018).
+    """`weight (x - mean) / sqrt(var + eps) + bias`, per group of a token's features (Wu, He 2018).
 
     The features of a token form `groups` contiguous groups, to each of which `LayerNorm.formula`
     (`layer.py`) is applied or, without `center`, `RMSNorm.formula` (`rms.py`), as in PowerNorm's
@@ -36,7 +36,7 @@ class GroupNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SampleGroupNorm(SequenceNorm):
-    """`(x - mean) / sqrt(var + eps)`, over a group of features at all positions of a sample.
+    """`weight (x - mean) / sqrt(var + eps) + bias`, over a group of features of a whole sample.
 
     This is group norm of images (Wu and He 2018, equation 7), with contiguous groups. With one
     group it is `SequenceNorm`; with as many groups as features it is instance norm, whose

@@ -13,11 +13,11 @@ from normlab.norms.tokens import ALL, Tokens
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InstanceNorm(Norm):
-    """`(x - mean) / sqrt(var + eps)`, per feature over a sequence's tokens (Ulyanov et al. 2016).
+    """`weight (x - mean) / sqrt(var + eps) + bias`, per feature over a sequence's tokens.
 
-    Only real tokens enter the statistics, and the variance is divided by their number, both in
-    training and at inference. So the output of a token depends on later tokens. A sequence of one
-    token has no variance, and its output is the bias.
+    Ulyanov et al. 2016. Only real tokens enter the statistics, and the variance is divided by their
+    number, both in training and at inference. So the output of a token depends on later tokens. A
+    sequence of one token has no variance, and its output is the bias.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
@@ -45,7 +45,7 @@ class InstanceNorm(Norm):
 
 
 class SequenceNorm(InstanceNorm):
-    """`(x - mean) / sqrt(var + eps)`, over all features of all real tokens of a sequence.
+    """`weight (x - mean) / sqrt(var + eps) + bias`, over all features of a sequence's real tokens.
 
     On images, Wu and He 2018 call this layer norm. The formula is `InstanceNorm.formula`.
     """

@@ -57,7 +57,7 @@ class TokenNorm(Norm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LayerNorm(TokenNorm):
-    """`(x - mean) / sqrt(var + eps)` over a token's features (Ba, Kiros and Hinton 2016, eq. 4).
+    """`weight (x - mean) / sqrt(var + eps) + bias`, per token (Ba, Kiros and Hinton 2016, eq. 4).
 
     The backward pass treats the statistics that `detach` chooses as constants, while the output
     stays the same (DetachNorm; Xu et al. 2019, section 3). With `value`, it is the other way round:

@@ -13,7 +13,7 @@ from normlab.norms.layer import TokenNorm
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RMSNorm(TokenNorm):
-    """`x / sqrt(mean(x^2) + eps)` over a token's features (Zhang and Sennrich 2019, equation 4).
+    """`weight x / sqrt(mean(x^2) + eps)`, per token (Zhang and Sennrich 2019, equation 4).
 
     There is a gain, but no shift. A kernel runs instead of `formula` if the two agree; on a CPU,
     its backward pass is written by hand (`fast.py`).

@@ -24,6 +24,10 @@ from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 from normlab.norms.running import RunningNorm
 
+_OF_VALUES = (
+    " mean and var are those of the group's values, whatever the norm uses; in eval is after "
+    "training on this batch alone."
+)
 NAMES = ("sample", "token", "feature")
 _IN_WORDS: dict[Influence, str] = {
     "own token": "its token's features",
@@ -62,7 +66,7 @@ def explanation(option: Option) -> OptionExplanation:
     """
     example = worked_example(option)
     groups = example.groups if example.norm.pools else []
-    columns = ("group", "its values", "mean", "var", "in training", "then in eval")
+    columns = ("group", "its values", "mean", "var", "in training", "in eval")
     rows = [
         (
             group_name(g.cells),
@@ -75,9 +79,10 @@ def explanation(option: Option) -> OptionExplanation:
         for g in groups
     ]
     title = f"{option.name}: {option.description}"
+    text = f"{_formula(example.norm)}{_OF_VALUES if groups else ''}"
     sections = [
         Section(title, _pooling(example), _drawing(example.groups[0])),
-        Section("What it computes", _formula(example.norm), table=AnswerTable(columns, rows)),
+        Section("What it computes", text, table=AnswerTable(columns, rows)),
     ]
     return OptionExplanation(option.name, sections, _properties(example))
 
@@ -87,7 +92,7 @@ def compared(explanations: Sequence[OptionExplanation]) -> Section:
     columns = ("", *(each.name for each in explanations))
     names = explanations[0].properties
     rows = [(name, *(each.properties[name] for each in explanations)) for name in names]
-    text = "What an output depends on besides its own value, and what the norm stores."
+    text = "What an output depends on, and what the norm stores."
     return Section("Consequences", text, table=AnswerTable(columns, rows))
 
 

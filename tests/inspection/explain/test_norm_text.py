@@ -17,6 +17,8 @@ from normlab.config.registry import option_names
                 "6 groups of 4 values.",
                 "`weight` and the shift `bias` are learned",
                 "pools padding no",
+                "mean and var are those of the group's values",
+                "What an output depends on, and what",
             ],
         ),
         ("ssnorm", ["The factor `weight` is learned, one value. ("]),
@@ -67,6 +69,17 @@ def test_several_norms_are_drawn_and_compared(capsys):
 def test_an_unknown_norm_is_an_error():
     with pytest.raises(ValueError, match=r"'lyernorm' is not an option of the group 'norm'"):
         main(["lyernorm"])
+
+
+def test_the_name_of_a_placement_is_suggested_as_a_setting():
+    with pytest.raises(ValueError, match=r"Did you mean placement=sandwich\?"):
+        main(["sandwich"])
+
+
+def test_the_formula_of_a_norm_has_its_weight_and_bias(capsys):
+    for name, ending in (("ln", "+ bias"), ("in", "+ bias"), ("gn", "+ bias"), ("rms", "+ eps)")):
+        formula = printed(capsys, name).partition("What it computes\n")[2].split("`")[1]
+        assert formula.startswith("weight ") and formula.endswith(ending)
 
 
 def test_a_norm_that_subtracts_no_mean_is_shown_as_a_division(capsys):
