@@ -89,30 +89,33 @@ def train_once(config: "DictConfig", *, resume_command: str) -> int:
 
 def train_and_summarize(config: "DictConfig") -> "RunRecord":
     """Train a run and print its summary."""
+    from normlab.config.run_config import to_dict
+    from normlab.records.store import RunStore
     from normlab.training import train
 
     began = time.time()
     record = train(config)
-    if _is_first_rank() and not _console_has_shown(record.config, began):
+    path = RunStore(config.runs_dir).run_dir(to_dict(config)) / RECORD_FILE
+    is_kept = not config.observe.debug and path.is_file()
+    ended_before = is_kept and path.stat().st_mtime < began
+    if not _is_first_rank():
+        return record
+    if ended_before:
+        print_line(f"nothing to train, because this run has ended; its record is {path}")
+    if ended_before or not _console_has_shown(record.config):
         print_line(summary(record))
     return record
 
 
-def _console_has_shown(config: Mapping[str, Any], began: float) -> bool:
-    """Return whether the console has just shown the scores in the terminal of standard output.
+def _console_has_shown(config: Mapping[str, Any]) -> bool:
+    """Return whether the console shows the scores of a run in the terminal of standard output.
 
     If not, the caller prints them. When standard output is a file, they are its last line, which a
     sweep reads from the run's log.
     """
-    from normlab.records.store import RunStore
-
-    path = RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE
     with suppress(OSError, ValueError, AttributeError):  # an output may have no file
         one_place = os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
-        one_place = one_place and sys.stdout.isatty()
-        return (
-            "console" in config["observe"]["sink"] and one_place and path.stat().st_mtime >= began
-        )
+        return "console" in config["observe"]["sink"] and one_place and sys.stdout.isatty()
     return False
 
 
@@ -130,8 +133,6 @@ def summary(record: "RunRecord") -> str:
         for name, score in record.main_scores.items()
         if name.startswith("test")
     )
-    reason = f" ({record.outcome.reason})" if record.outcome.reason else ""
     why = ON_PLATEAU if on_plateau(record) else NOT_CLEAR if is_near_baseline(record) else ""
-    but = f", but {why}:" if why else ""
-    ended = f"{record.outcome.status} at step {record.outcome.step}{reason}{but}"
-    return f"{record.run_id}: {ended} {scores}"
+    but = f", but {why}" if why else ""
+    return f"{record.run_id}: {record.outcome.status} {record.outcome.ending}{but}: {scores}"

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from normlab.formats import short_number
 from normlab.metrics.glossary import is_accuracy, is_loss, metric
 from normlab.metrics.significance import t_interval, wilson
 from normlab.records.record import RunRecord, is_probe_metric
@@ -60,7 +61,15 @@ def learning_problem(record: RunRecord) -> str:
     """Return why a finished run has not learned anything, or "" if it has."""
     if on_plateau(record):
         return f"{ON_PLATEAU} ({PLATEAU})"
-    return f"{NOT_CLEAR} ({CLEAR})" if is_near_baseline(record) else ""
+    compared = against_baseline([record], _learning_score([record]))
+    if compared is None or not is_near_baseline(record):
+        return ""
+    nats = nats_needed(compared.baseline)
+    margin = f"{nats:.2g} nat{'' if nats == 1 else 's'} below"
+    if is_accuracy(compared.score):
+        margin = f"clearly {100 * ACCURACY_MARGIN:g} points above"
+    ours, untrained = map(short_number, (compared.mean, compared.baseline))
+    return f"{NOT_CLEAR}: {compared.score} {ours} is not {margin} {untrained}"
 
 
 def at_baseline(records: Sequence[RunRecord], score: str) -> bool:

@@ -78,6 +78,16 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str | None = None
     layer: str | None = None
 
+    @property
+    def ending(self) -> str:
+        """Where the run ended and why, such as `at step 40, its limit`."""
+        at = f"at step {self.step:,}"
+        if self.status == "finished" and self.reason is not None:
+            words = {"steps": "its limit", "patience": "as its score stalled"}
+            return f"{at}, {words.get(self.reason, f'its limit in {self.reason}')}"
+        why = " in ".join(part for part in (self.reason, self.layer) if part)
+        return f"{at} ({why})" if why else at
+
 
 class BudgetUsed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The cost of a run: optimizer steps, target tokens, time, speed and peak memory."""

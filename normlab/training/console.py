@@ -69,7 +69,7 @@ class Console(Sink):
         now = time.monotonic()
         # Print fewer lines in a long run, so that days of training do not fill the log.
         if now - self._said >= min(60.0, max(_SILENT, (now - self._started) / 60)):
-            self._line(_joined(str(stage), self._loss, self._left))
+            self._line(_joined(str(stage), self._left))  # the last row's line has the loss
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         assert self._run is not None, "log before open"
@@ -141,16 +141,15 @@ def _joined(*parts: str) -> str:
 def _page(record: RunRecord, folder: Path) -> list[Text]:
     """Return the summary: outcome, main scores, the record's path, and commands to run next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
-    where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
-    but = f", but {why}," if (why := learning_problem(record)) else ""
     lines = [
         Text.assemble(
-            (outcome.status + but, f"bold {_COLORS.get(outcome.status, 'red')}"),
-            f" at step {outcome.step:,}" + (f" ({where})" if where else ""),
-            f" in {duration(budget.wall_seconds)}: {budget.tokens:,} {unit}, "
+            (outcome.status, f"bold {_COLORS.get(outcome.status, 'red')}"),
+            f" {outcome.ending}, in {duration(budget.wall_seconds)}: {budget.tokens:,} {unit}, "
             f"{budget.tokens_per_second:,.0f} {unit}/s",
         )
     ]
+    if why := learning_problem(record):
+        lines.append(Text(f"but {why}", "bold"))
     values = {name: score.value for name, score in record.main_scores.items()}
     tested = {name: value for name, value in values.items() if name.startswith("test/")}
     shown = tested or values  # validations were already printed

@@ -143,7 +143,8 @@ def test_a_damaged_record_is_a_one_line_error_and_stays_unchanged(
 def test_the_last_line_shows_outcome_and_scores(copied: Path, corpus: Path, tmp_path, carry_out):
     ended = carry_out("train", *tiny(corpus, tmp_path / "runs", *SAME))
     assert ended.status == 0
-    (line,) = ended.output.splitlines()
+    before, line = ended.output.splitlines()
+    assert before.endswith(f"this run has ended; its record is {copied / 'record.json'}")
     assert all(x in line for x in ("translation-bn-pre-", "finished at step 12", "test/bleu"))
 
 

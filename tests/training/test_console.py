@@ -14,6 +14,7 @@ from normlab.formats import duration, estimated, short_number
 from normlab.metrics.baseline import is_near_baseline, on_plateau
 from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.stages import Stage
+from normlab.training import console
 from normlab.training.console import Console
 from normlab.training.sinks import Notice
 from tests.training.sink_runs import RUN_ID, info, record, scores
@@ -87,6 +88,33 @@ def test_the_final_summary_has_at_most_twelve_lines_with_scores_paths_and_comman
     for part in (*parts, "normlab report", "normlab inspect"):
         assert any(part in line for line in page)
     assert any(line.startswith("record: ") for line in page)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome("finished", 4000, "steps"), "finished at step 4,000, its limit"),
+        (Outcome("finished", 70, "tokens"), "finished at step 70, its limit in tokens"),
+        (Outcome("finished", 70, "patience"), "finished at step 70, as its score stalled"),
+        (Outcome("interrupted", 7, "SIGINT"), "interrupted at step 7 (SIGINT)"),
+        (Outcome("diverged", 7, "loss is nan", "a.1"), "diverged at step 7 (loss is nan in a.1)"),
+    ],
+)
+def test_the_summary_says_in_words_why_a_run_ended(tmp_path, outcome, said):
+    end = record(outcome=outcome)
+    assert f"{said}, in 1 min 15 s" in show(tmp_path, terminal=False, end=end)
+    assert f"{said}: " in summary(end)
+
+
+def test_a_status_line_in_a_pipe_has_no_loss_of_an_earlier_step(tmp_path, monkeypatch):
+    clock = itertools.count(0.0, 100.0)
+    monkeypatch.setattr(stages, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    out = io.StringIO()
+    sink = Console(style="plain", console=RichConsole(file=out))
+    sink.open(info(tmp_path))
+    sink.stage(Stage("training", 15, 100, 5.859))
+    assert out.getvalue().splitlines()[-1] == "training 15/100"
 
 
 def test_the_summary_marks_label_smoothing_and_does_not_repeat_validation_scores(tmp_path):
@@ -188,3 +216,7 @@ def test_a_run_that_is_not_clearly_better_than_its_baseline_is_reported_as_such(
     assert is_near_baseline(end) is at_baseline
     for said in (show(tmp_path, terminal=False, end=end), summary(end)):
         assert ("but not clearly better than the untrained baseline" in said) == at_baseline
+    if at_baseline:
+        assert "baseline: test/loss 4 is not 1 nat below 4.5\n" in show(
+            tmp_path, terminal=False, end=end
+        )
