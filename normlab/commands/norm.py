@@ -76,7 +76,7 @@ def _print_next(name: str, folder: Path | None) -> None:
     commands = {
         f"norm check {name}{include}": "the norm contract, in seconds",
         f"train norm={name} scale=smoke{include}": "a run of about a minute",
-        f"norm card {name} scale=smoke{include}": "a small card, or a full one without scale",
+        f"norm card {name} scale=smoke{include}": "a small report card",
     }
     width = max(map(len, commands))
     print("\n".join(f"  normlab {text:<{width}}  {does}" for text, does in commands.items()))
@@ -87,7 +87,7 @@ def _print_next(name: str, folder: Path | None) -> None:
 def check(argv: list[str]) -> int:
     """Check norms and print one line per check. Return 1 if a check fails."""
     parser = command_parser("norm check", None, _ACTIONS["check"])
-    parser.add_argument("names", nargs="+", metavar="NAME", help="norms to check, such as bn")
+    parser.add_argument("names", nargs="+", metavar="NORM", help="norms to check, such as bn")
     names = parser.parse_args(argv).names
     for name in names:  # before torch is loaded
         check_option("norm", name)
@@ -149,7 +149,7 @@ def _card_parser() -> ArgumentParser:
     parser = command_parser("norm card", _CARD, _ACTIONS["card"])
     add = parser.add_argument
     text = "the norm and any settings to change; scale=smoke for a run of under a minute"
-    add("norm", nargs="*", metavar="NAME | key=value", help=text)
+    add("norm", nargs="*", metavar="NORM | key=value", help=text)
     add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
     add(
         "--folder",

@@ -63,6 +63,7 @@ def test_a_new_norm_is_written_to_the_current_folder(installed, tmp_path, monkey
     assert main(["norm", "new", name]) == 0
     said = capsys.readouterr().out
     assert f"normlab norm check {name} include=." in said and "golden" not in said
+    assert max(map(len, said.splitlines())) <= 80
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*"))
     assert files == [f"{name}.py", f"norm/{name}.yaml"]
     assert main(["norm", "check", name, "include=."]) == 0
