@@ -90,10 +90,10 @@ def literature_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     return jinja.get_template(LITERATURE).render(sections=sections, undecided=UNDECIDED)
 
 
-def literature_folders(root: Path) -> list[Path]:
+def literature_folders(root: Path) -> set[Path]:
     """Return the folders of the published runs that the page may show."""
     studies = map(load_study, option_names("study"))
-    return [root / study.name / each.scale for study in studies for each in study.literature]
+    return {root / study.name / each.scale for study in studies for each in study.literature}
 
 
 def _ended(folder: Path, read: Callable[[Path], Sequence[Run]]) -> RecordsByPoint:

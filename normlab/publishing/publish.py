@@ -181,9 +181,9 @@ def publish(
         # can still continue, and `verify` names the missing pages.
         accept(root, [folder / name for name in PACK], required=False)
         write_files(rendered(study, folder))
-        shown = [path / name for path in literature_folders(root) for name in PACK]
-        unchanged = not manifest.problems(root, shown)
-        if study.literature and (root / LITERATURE).is_file() and unchanged:
+        shown = literature_folders(root)
+        evidence = [path / name for path in shown for name in PACK]
+        if folder in shown and not manifest.problems(root, evidence):
             write_files({root / LITERATURE: literature_page(root, read)})
     if replacing is not None:
         for line in replaced.values():

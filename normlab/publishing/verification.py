@@ -103,12 +103,10 @@ def _all_generated(root: Path, folders: Collection[Path], *, whole: bool) -> Ite
     """
     for folder in folders:
         yield _Generated(folder, [folder], partial(rendered, None, folder))
-    if whole and (root / CARDS).is_dir():
+    if not whole:
+        return
+    if (root / CARDS).is_dir():
         yield _Generated(root / BOARD, [root / CARDS], partial(card_pages, root))
-    literature = root / LITERATURE
-    if whole and literature.is_file():
-        yield _Generated(
-            literature,
-            literature_folders(root),
-            lambda: {literature: literature_page(root, read)},
-        )
+    literature, shown = root / LITERATURE, literature_folders(root)
+    if literature.is_file() or not shown.isdisjoint(folders):
+        yield _Generated(literature, shown, lambda: {literature: literature_page(root, read)})

@@ -14,11 +14,14 @@ from pathlib import Path
 
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
+from normlab.records.packed import RECORDS
 
 MANIFEST = "MANIFEST.sha256"
 PAGE_FILE = "report.html"
-TABLES = ("table.md", "table.tex", "table.csv", PAGE_FILE, "card.html")
-"""The files generated from the runs of a study or from a card."""
+TABLES = ("table.md", "table.tex", "table.csv", PAGE_FILE)
+"""The files generated from the runs of a study."""
+_NEXT_TO_RECORDS = {"cards": ("card.html",), "health": ()}
+"""The files generated from the records next to them, in folders whose runs belong to no study."""
 BLOCK = "<!-- normlab: "
 """The start of a block written by `scripts/blocks.py`. A page with such blocks is not evidence."""
 _MADE = (
@@ -109,14 +112,19 @@ def _checksums(root: Path, only: Collection[Path] | None = None) -> dict[str, st
             place = path.relative_to(root)
             if only is not None and path not in only:
                 continue
-            # Tables and pages of studies and cards are generated, except those in health/.
-            of_study = len(place.parts) == 3 and place.parts[0] != "health"
-            if place.name in TABLES if of_study else place.as_posix() in _MADE:
+            if _is_generated(place, RECORDS in files):
                 continue
             content = path.read_bytes()
             if content and not (path.suffix == ".md" and BLOCK.encode() in content):
                 checksums[place.as_posix()] = hashlib.sha256(content).hexdigest()
     return checksums
+
+
+def _is_generated(place: Path, next_to_records: bool) -> bool:
+    """Return whether a file in the folder of published runs is checked by regenerating it."""
+    if len(place.parts) == 3 and next_to_records:
+        return place.name in _NEXT_TO_RECORDS.get(place.parts[0], TABLES)
+    return place.as_posix() in _MADE
 
 
 def write_files(files: Mapping[Path, str]) -> None:

@@ -43,6 +43,18 @@ def copy(whole, tmp_path, monkeypatch):
     return Path("results")
 
 
+def put(place):
+    """Return a function that adds a file at `place` in the checkout."""
+
+    def add_file(results):
+        path = Path(place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("| norm | test/bleu |\n")
+        return path
+
+    return add_file
+
+
 def change_curve(results):
     path = results / STUDY / CURVES
     first, *rest = gzip.decompress(path.read_bytes()).splitlines()
@@ -75,6 +87,8 @@ CHANGES = {
     "a score": edit(f"results/{STUDY}/{RECORDS}", '"value": 5', '"value": 6'),
     "a point of a curve": change_curve,
     "a file added": add,
+    "a table without records": put("results/fake/small/table.md"),
+    "the page of a card next to the records of a study": put(f"results/{STUDY}/card.html"),
     "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
     "a table written by a script": edit("results/depth_gradients/table.md", "0.506", "0.606"),
     "a line of the manifest": edit(f"results/{MANIFEST}", "  ", " "),
@@ -147,6 +161,17 @@ def results(tmp_path, monkeypatch):
         kept = [run(made("ln", seed, {"test/bleu": 1.0 + seed}), "ln", seed) for seed in (1, 2)]
         publish(tmp_path / "results", load_study(name), "small", kept)
     return tmp_path / "results"
+
+
+def test_the_literature_page_is_missing_if_a_published_study_has_numbers_of_others(results, capsys):
+    assert said(capsys, "verify")[0] == 0 and not (results / "literature.md").exists()
+    record = made("ln", 1, {"test/loss": 1.88})
+    publish(results, load_study("published_nanogpt"), "small", [run(record, "ln", 1)])
+    assert said(capsys, "verify")[0] == 0
+    (results / "literature.md").unlink()
+    code, _, err = said(capsys, "verify")
+    assert code == 1 and "results/literature.md: missing; write it with normlab study pub" in err
+    assert said(capsys)[0] == 0 and "published_nanogpt" in (results / "literature.md").read_text()
 
 
 def said(capsys, *argv):
@@ -234,9 +259,12 @@ def test_accept_lists_the_manual_changes_that_it_accepts(results, capsys):
         f"{first.relative_to(results.parent)}: changed",
         "results/notes.md: added",
     ]
-    assert said(capsys, "publish", "--accept", "results")[1] == (
-        f"{second.relative_to(results.parent)}: removed\n"
-    )
+    removed = second.relative_to(results.parent)
+    left = ("report.html", "table.csv", "table.md", "table.tex")  # generated from no records now
+    assert said(capsys, "publish", "--accept", "results")[1].splitlines() == [
+        f"{removed}: removed",
+        *(f"{removed.with_name(name)}: added" for name in left),
+    ]
     assert said(capsys, "publish", "--accept", "results")[1] == "nothing has changed\n"
     with pytest.raises(ValueError, match=r"elsewhere is not in results"):
         main(["publish", "--accept", "elsewhere"])
