@@ -5,8 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from normlab.config.folders import RESULTS
 from normlab.errors import UserError
 from normlab.publishing.literature import LITERATURE, literature_folders, literature_page
+from normlab.publishing.plan import check_plan
 from normlab.publishing.published import read, rendered
 from normlab.records import manifest
 from normlab.records.manifest import MANIFEST, stale, write_files
@@ -101,8 +103,10 @@ def _all_generated(root: Path, folders: Collection[Path], *, whole: bool) -> Ite
 
     If `whole`, also yield those generated from all report cards, and the page of published numbers.
     """
+    # Elsewhere, the runs may have overrides that their study does not plan.
+    planned = root.resolve() == RESULTS
     for folder in folders:
-        yield _Generated(folder, [folder], partial(rendered, None, folder))
+        yield _Generated(folder, [folder], partial(_of_study, folder, planned=planned))
     if not whole:
         return
     if (root / CARDS).is_dir():
@@ -110,3 +114,11 @@ def _all_generated(root: Path, folders: Collection[Path], *, whole: bool) -> Ite
     literature, shown = root / LITERATURE, literature_folders(root)
     if literature.is_file() or not shown.isdisjoint(folders):
         yield _Generated(literature, shown, lambda: {literature: literature_page(root, read)})
+
+
+def _of_study(folder: Path, *, planned: bool) -> Mapping[Path, str]:
+    """Return the files generated from a study's runs, which must be as it plans if `planned`."""
+    texts = rendered(None, folder)
+    if planned:
+        check_plan(folder)
+    return texts
