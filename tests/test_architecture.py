@@ -31,7 +31,7 @@ LAYERS = (
     ("inspection",),
     ("claim_checks",),
     ("articles", "demo"),
-    ("advice",),
+    ("advice", "blocks"),
     ("commands",),
     ("cli", ""),
     ("__main__",),
@@ -83,7 +83,7 @@ TORCHLESS = (
         "training.data_changes",
         "stages",
     ),
-    *("demo", "terminal"),
+    *("blocks", "demo", "terminal"),
 )
 # Files that may `raise ValueError`: a caller turns it into a `UserError`, or it means a bug.
 CHECKED = ("metrics.significance", "records.packed", "studies.published_trials")

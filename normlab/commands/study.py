@@ -92,12 +92,30 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
         up_to_date, problems = verify(root, study, write=write)
         wrong += problems
         print(*up_to_date, sep="\n", end="\n" if up_to_date else "")
+    if not write and not studies:
+        wrong += _verify_blocks(root)
     for line in wrong:
         print_error(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():
         where = "" if root == PUBLISH_TO else f" --results {root}"
         print(f"to verify the ledger: normlab claims --verify{where}")
     return 1 if wrong else 0
+
+
+def _verify_blocks(root: Path) -> list[str]:
+    """Print the pages whose generated blocks match the results, and return the problems."""
+    from normlab.blocks import outdated_blocks, pages_with_blocks
+
+    problems: list[str] = []
+    for page in pages_with_blocks(root):
+        try:
+            outdated = outdated_blocks(page, root)
+        except UserError as error:
+            outdated = str(error).splitlines()
+        problems += outdated
+        if not outdated:
+            print(f"{page}: up to date")
+    return problems
 
 
 def _run(arguments: argparse.Namespace, resume_command: str) -> int:

@@ -23,7 +23,7 @@ TABLES = ("table.md", "table.tex", "table.csv", PAGE_FILE)
 _NEXT_TO_RECORDS = {"cards": ("card.html",), "health": ()}
 """The files generated from the records next to them, in folders whose runs belong to no study."""
 BLOCK = "<!-- normlab: "
-"""The start of a block written by `scripts/blocks.py`. A page with such blocks is not evidence."""
+"""The start of a generated block (`normlab.blocks`). A page with such blocks is not evidence."""
 _MADE = (
     MANIFEST,
     "claims.md",

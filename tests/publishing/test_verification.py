@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from normlab.blocks import regenerated
 from normlab.commands import study as command
 from normlab.commands.study import main
 from normlab.errors import UserError
 from normlab.publishing.publish import publish
 from normlab.publishing.published import read
-from normlab.records.manifest import MANIFEST, accept, problems
+from normlab.records.manifest import BLOCK, MANIFEST, accept, problems
 from normlab.records.packed import CURVES, RECORDS
 from normlab.studies.load import load_study
 from tests.reports.handmade import made, run, runs, study
@@ -103,6 +104,19 @@ def test_a_manual_change_is_found_and_the_error_names_its_file(copy, capsys, cha
     if change is change_curve:
         assert main(["publish", "--results", str(copy)]) == 1, "publish does not accept a change"
         assert path.name in capsys.readouterr().err
+
+
+def test_an_edited_number_of_a_block_is_found(copy, capsys):
+    page, source = copy / "README.md", f"mean {STUDY} valid/loss row=ln at=placement=pre"
+    page.write_text(f"{BLOCK}{source} --><!-- /normlab -->")
+    page.write_text(regenerated(page, copy))
+    capsys.readouterr()
+    assert main(["verify"]) == 0 and f"{page}: up to date" in capsys.readouterr().out
+    page.write_text(page.read_text().replace("+-", "9 +-"))
+    assert main(["verify"]) == 1
+    assert f"{page}: the block `{source}` does not match" in capsys.readouterr().err
+    page.write_text(page.read_text().replace("<!-- /", "<!-- "))
+    assert main(["verify"]) == 1 and "a block without its end" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", ["", "rubbish\n"])

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
+from normlab.blocks import outdated_blocks, pages_with_blocks, regenerated
 from normlab.claims.saved import ledger_json
 from normlab.publishing.publish import publish
 from normlab.studies.load import load_study
-from scripts.blocks import pages_with_blocks, regenerated
+from scripts import blocks as script
 from tests.claims.ledgers import saved_claim, saved_part
 from tests.reports.handmade import made, run
 from tests.test_architecture import ROOT
@@ -131,6 +132,47 @@ def test_a_block_that_cannot_be_generated_is_an_error_that_names_its_page(root, 
     with pytest.raises(ValueError, match=r"page.md: ") as caught:
         regenerated(page, root)
     assert problem in str(caught.value)
+
+
+def test_an_edited_number_is_reported_with_its_page_and_its_block(root):
+    page = root / "page.md"
+    page.write_text(f"{block('value bench.json runs.0.rate')}, {block('claims supported')}")
+    saved = saved_claim(2, saved_part("worse", "supported", value=1.0))
+    (root / "claims.json").write_text(ledger_json([saved]))
+    page.write_text(regenerated(page, root))
+    assert outdated_blocks(page, root) == []
+    page.write_text(page.read_text().replace("1234", "1334").replace("1,234", "1,334"))
+    (line,) = outdated_blocks(page, root)
+    assert line.startswith(f"{page}: the block `value bench.json runs.0.rate` does not match")
+
+
+def test_pages_outside_a_folder_of_results_are_only_those_of_the_checkout(tmp_path):
+    (tmp_path / "mine" / "notes").mkdir(parents=True)
+    (tmp_path / "README.md").write_text(block("claims supported", "7"))
+    inside = tmp_path / "mine" / "notes" / "mine.md"
+    inside.write_text(block("claims supported", "7"))
+    (tmp_path / "mine" / "latin.md").write_bytes(b"caf\xe9")
+    assert pages_with_blocks(tmp_path / "mine") == [inside]
+    assert {ROOT / "README.md", ROOT / "docs" / "tutorial.md"} < {
+        *pages_with_blocks(ROOT / "results")
+    }
+
+
+def test_the_script_checks_without_writing_and_its_help_writes_nothing(root, monkeypatch, capsys):
+    page = root / "page.md"
+    page.write_text(block("value bench.json runs.0.rate", "edited"))
+    monkeypatch.setattr(script, "pages_with_blocks", lambda _: [page])
+    monkeypatch.setattr(script, "RESULTS", root)
+    monkeypatch.setattr(script, "pages", lambda _: {})
+    monkeypatch.setattr(script, "which_norm_page", lambda _: "")
+    (root / "which_norm.md").write_text("")
+    with pytest.raises(SystemExit) as stopped:
+        script.main(["--help"])
+    assert stopped.value.code == 0 and "edited" in page.read_text()
+    assert script.main(["--check"]) == 1 and "edited" in page.read_text()
+    assert f"{page}: outdated" in capsys.readouterr().out
+    assert script.main([]) == 0 and "edited" not in page.read_text()
+    assert script.main(["--check"]) == 0
 
 
 BLOCKS = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
