@@ -85,7 +85,8 @@ class Flow(TorchDispatchMode):
 
     Afterwards, `norms` has the nodes of each norm's calls in all passes, keyed by the norm's path,
     and `most_calls` its largest number of calls in one pass. `uses` has the nodes that read each
-    weight, keyed by its name. `outputs` has the nodes that the model returns.
+    weight, keyed by its name. `outputs` has the nodes that the model returns. `called` has the
+    paths of all modules that were called.
     """
 
     def __init__(self, model: nn.Module, norms: Collection[str]) -> None:
@@ -94,6 +95,7 @@ class Flow(TorchDispatchMode):
         self.most_calls: dict[str, int] = dict.fromkeys(norms, 0)
         self.uses: dict[str, list[Node]] = defaultdict(list)
         self.outputs: list[Node] = []
+        self.called: set[str] = set()
         self._model, self._paths = model, norms
         self._weights: dict[int, Node] = {}
         self._nodes: dict[int, Node] = {}  # of the weights, and of the pass that is running
@@ -170,6 +172,7 @@ class Flow(TorchDispatchMode):
 
     def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._inside.append(path)
+        self.called.add(path)
         if path in self._paths and not self._norm:
             tensors = (x for x in (*args, *kwargs.values()) if isinstance(x, Tensor))
             x = next(tensors, None)

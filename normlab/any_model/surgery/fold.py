@@ -48,11 +48,11 @@ def fold_norms(
     dropout. Passes over `batches` (dicts, tuples or tensors, of which at most 8 are used) show
     which layers read which norm. The norm is kept, and the table says why, if folding would change
     the output, or if no batch uses an expert, a layer or an embedding that may read the norm or add
-    to its input. An unused parameter of a module with used weights, such as a mask token, does not
-    count: if it is used later, the folded model's outputs may differ. If an output layer shares the
-    weights of the token embedding, norms are folded into it only with `untie`, which gives it a
-    copy of the weights. The folded model has the dtypes of the model. Folded gains become ones, or
-    zeros if the norm adds 1.
+    to its input, or another norm that may take its place. An unused parameter of a module with used
+    weights, such as a mask token, does not count: if it is used later, the folded model's outputs
+    may differ. If an output layer shares the weights of the token embedding, norms are folded into
+    it only with `untie`, which gives it a copy of the weights. The folded model has the dtypes of
+    the model. Folded gains become ones, or zeros if the norm adds 1.
 
     Raises UserError if the model has no layer or RMS norms over the last axis, if the outputs in
     float64 differ by more than 1e-9, or if the model cannot be run.

@@ -43,6 +43,8 @@ def why_mean_stays(
     width = flow.norms[path][0].width
     if unused := _unused(flow, model, width, _may_write):
         return f"{unused} was not used, but may add to its input; {_USE_OR_REMOVE}"
+    if norm := _unused_norm(flow, model, width):
+        return f"{norm} was not used, but may read its input or add to it; {_USE_OR_REMOVE}"
     return None
 
 
@@ -85,6 +87,8 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
     scope = _common_module(node for node in (*calls, *ends) if node)
     if unused := _unused(flow, model, calls[0].width, _may_read, scope):
         return f"{unused} was not used, but may read its output; {_USE_OR_REMOVE}"
+    if norm := _unused_norm(flow, model, calls[0].width, scope):
+        return f"{norm} was not used, but the same weights may read it; {_USE_OR_REMOVE}"
     return None
 
 
@@ -112,7 +116,7 @@ def _unused(
     an optional embedding, a head or an expert; or if a weight is used whose name differs only in an
     index, as in a list of experts. Others are taken for weights that no pass ever uses, such as a
     mask token that is a parameter of a module with used weights. The gains and biases of norms are
-    left out, because the flow does not record what happens inside a norm.
+    left out, because the flow does not record what happens inside a norm (see `_unused_norm`).
     """
     weights = dict(model.named_parameters())
     names = [name for name, nodes in flow.uses.items() if nodes and name in weights]
@@ -126,6 +130,31 @@ def _unused(
         if not module_is_used or _without_indices(name) in copies:
             return name
     return None
+
+
+def _unused_norm(flow: Flow, model: nn.Module, width: int, scope: str = "") -> str | None:
+    """Return the path of a norm over `width` features in a module that no pass has called.
+
+    It may take the place of another norm in a later pass, as in a list of one norm per language.
+    """
+    for path, module in model.named_modules():
+        if path in flow.called or not path.startswith(f"{scope}." if scope else ""):
+            continue
+        names = [f"{path}.{name}" for name, _ in module.named_parameters()]
+        if is_norm(module) and _may_normalize(module, width) and not any(map(flow.uses.get, names)):
+            return path
+    return None
+
+
+def _may_normalize(norm: nn.Module, width: int) -> bool:
+    """Return whether a norm may be over `width` features, by the shapes of its gain and buffers.
+
+    A norm that has neither, and no `normalized_shape`, may be over any number of features.
+    """
+    values = (*norm.parameters(), *norm.buffers())
+    shapes = [x.shape for x in values if x.ndim] + [getattr(norm, "normalized_shape", ())]
+    sizes = {shape[-1] for shape in shapes if shape}
+    return not sizes or width in sizes
 
 
 def _without_indices(name: str) -> str:

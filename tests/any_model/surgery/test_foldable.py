@@ -128,6 +128,26 @@ def test_all_batches_show_what_reads_a_norm_and_are_compared():
     assert row.gain is not None and "relu" in row.gain.why_not
 
 
+@pytest.mark.parametrize("second", [nn.LayerNorm(D), nn.RMSNorm(D), nn.BatchNorm1d(D)])
+def test_a_norm_stays_if_another_norm_that_no_batch_uses_may_take_its_place(second):
+    def run(model, x, domain=0):
+        norm = (model.norm, model.other)[domain]
+        return model.second(norm(model.first(x).flatten(0, 1)))
+
+    model = Block(run)
+    model.other = second
+    (row,) = normlab.fold_norms(model, torch.ones(2, 3, D)).table
+    assert "other was not used, but may read its input or add to it" in str(row.mean)
+    assert "other was not used, but the same weights may read it" in str(row.gain)
+
+
+def test_an_unused_norm_over_another_number_of_features_does_not_keep_a_norm():
+    model = Block(lambda m, x: m.second(m.norm(m.first(x))))
+    model.other = nn.LayerNorm(D + 1)
+    (row,) = normlab.fold_norms(model, torch.ones(2, 3, D)).table
+    assert (str(row.mean), str(row.gain)) == ("folded", "folded")
+
+
 def test_an_unused_module_outside_the_block_that_runs_a_norm_does_not_keep_its_gain():
     block = Block(lambda m, x: m.second(m.norm(m.first(x))))
     model = nn.ModuleDict({"block": block, "tower": nn.Linear(D, D)})
