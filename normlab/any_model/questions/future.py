@@ -24,9 +24,10 @@ def future(examination: Examination) -> Finding:
     quarter, two thirds, and all but the last. In an encoder-decoder these are the decoder's tokens,
     if the batch has `decoder_input_ids`.
 
-    If nothing shows whether a model is causal, a change is worth a look. Attention with `is_causal
-    = False`, a bidirectional recurrent layer and a masked language model show that it is not. But
-    if the output has one entry per token of the vocabulary, a change is worth a look even then.
+    If nothing shows whether a model is causal, a change is worth a look. Its config, attention with
+    `is_causal = False`, a bidirectional recurrent layer and a masked language model show that it is
+    not. But if only modules show it, and the output has one entry per token of the vocabulary, a
+    change is worth a look even then.
     """
     if why_not := _why_not(examination):
         return Finding.none(why_not)
@@ -120,7 +121,8 @@ def _not_causal_in_words(
 ) -> str:
     """Describe how strongly later tokens affect the output, if the model may not be causal."""
     change = change_in_words(examination, worst, worst.in_float64)
-    declared = "its modules say that it is not" if by_design else "set causal=True or causal=False"
+    says_no = "its config or modules say that it is not"
+    declared = says_no if by_design else "set causal=True or causal=False"
     return (
         f"later tokens change the output ({change}). This is right only if the model is not "
         f"causal; {declared}. {how}"
@@ -139,9 +141,11 @@ def _is_pooled(examination: Examination, name: str) -> bool:
 
 
 def _predicts_inputs(examination: Examination, y: Tensor) -> bool:
-    """Return whether the output has one entry per token of the vocabulary."""
-    config = getattr(examination.model, "config", None)
-    if config is not None and causality_by_name(type(examination.model).__name__) is False:
+    """Return whether the output has one entry per token of the vocabulary.
+
+    Returns False if the model's config or class says that it is not causal.
+    """
+    if hasattr(examination.model, "config") and _by_config_or_name(examination.model) is False:
         return False
     ids = [
         x
@@ -161,13 +165,32 @@ def causality(model: nn.Module, path: str | None = None) -> bool | None:
     attention is causal, such as a decoder's, the model still counts as not causal if the module at
     `path` declares itself not causal.
     """
-    config, by_name = getattr(model, "config", None), causality_by_name(type(model).__name__)
+    declared = _by_config_or_name(model)
     marks = [getattr(module, "is_causal", None) for module in model.modules()]
-    if by_name or getattr(config, "is_decoder", False) is True:
+    if declared:
         return True
     module_is_not = path and getattr(model.get_submodule(path), "is_causal", None) is False
     if any(mark is True for mark in marks) and not module_is_not:
         return True
     both_ways = any(getattr(module, "bidirectional", False) is True for module in model.modules())
-    says_no = by_name is False or both_ways or any(mark is False for mark in marks)
+    says_no = declared is False or both_ways or any(mark is False for mark in marks)
     return False if says_no else None
+
+
+def _by_config_or_name(model: nn.Module) -> bool | None:
+    """Return whether a model is causal by its config or, if that does not say, by its class name.
+
+    The name does not say it if the same class also has a causal and a bidirectional form.
+    """
+    config = getattr(model, "config", None)
+    causal, both_ways = (
+        getattr(config, name, None) for name in ("causal", "use_bidirectional_attention")
+    )
+    if getattr(config, "is_decoder", False) is True:
+        return True
+    if isinstance(causal, bool):  # as in XLM
+        return causal
+    kind = getattr(config, "attn_type", None)  # as in XLNet
+    if kind in ("uni", "bi") or both_ways in (True, "all"):  # as in Gemma 3
+        return kind == "uni"
+    return causality_by_name(type(model).__name__)

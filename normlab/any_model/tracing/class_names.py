@@ -48,8 +48,9 @@ def causality_by_name(name: str) -> bool | None:
     """Return whether a model of the named class is causal, or None if the name does not say.
 
     `GPT2LMHeadModel` and `LlamaForCausalLM` are causal, `BertForMaskedLM` is not.
+    `XLNetLMHeadModel` and `XLMWithLMHeadModel` may be either.
     """
-    if re.search("CausalLM|LMHead", name):
+    if re.search("CausalLM|(?<!XLNet)(?<!With)LMHead", name):
         return True
     return False if "MaskedLM" in name else None
 

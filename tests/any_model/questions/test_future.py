@@ -1,5 +1,6 @@
 """Do later tokens change the output at earlier positions?"""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,9 +45,9 @@ def of_attention(marked: bool | None, size: int = 8) -> nn.Module:
 @pytest.mark.parametrize(
     ("model", "verdict", "says"),
     [
-        (of_lstm(True), "fine", "its modules say that it is not"),
+        (of_lstm(True), "fine", "modules say that it is not"),
         (of_lstm(False), "fine", "no leak"),
-        (of_attention(False), "fine", "its modules say that it is not"),
+        (of_attention(False), "fine", "modules say that it is not"),
         (of_attention(False, 256), "look", "set causal="),  # one output per word of the vocabulary
         (of_attention(True), "broken", "part"),
         (of_attention(None), "look", "set causal="),
@@ -55,6 +56,28 @@ def of_attention(marked: bool | None, size: int = 8) -> nn.Module:
 def test_modules_that_declare_themselves_causal_or_not_decide_the_verdict(model, verdict, says):
     found = later_tokens(model)
     assert found.verdict == verdict and says in found.answer, found
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict"),
+    [
+        ({"causal": False}, "fine"),  # as in XLM
+        ({"attn_type": "bi"}, "fine"),  # as in XLNet
+        ({"use_bidirectional_attention": True}, "fine"),  # as in Gemma 3
+        ({"causal": True}, "broken"),
+        ({"attn_type": "uni"}, "broken"),
+        ({"is_decoder": True}, "broken"),
+        ({}, "broken"),
+    ],
+)
+def test_a_config_decides_before_the_name_of_the_class_whether_a_model_is_causal(settings, verdict):
+    class ToyForCausalLM(Embedded):
+        config = SimpleNamespace(**settings)
+
+    model = ToyForCausalLM(
+        lambda m, x, mask: m.part(average(m, x, mask)), part=nn.Linear(WIDTH, 256)
+    )
+    assert later_tokens(model).verdict == verdict
 
 
 def test_a_norm_over_time_leaks_later_tokens(batch):

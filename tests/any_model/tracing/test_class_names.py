@@ -38,6 +38,8 @@ def test_only_a_whole_word_of_a_class_name_says_what_the_module_is(says, names, 
         ("GPT2LMHeadModel", True),
         ("BertForMaskedLM", False),
         ("Bert", None),
+        ("XLNetLMHeadModel", None),
+        ("XLMWithLMHeadModel", None),
     ],
 )
 def test_the_name_of_a_language_model_says_whether_it_is_causal(name, causal):
