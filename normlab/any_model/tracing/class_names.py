@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 
 _CONVOLUTION = {"conv", "convs", "convolution", "convolutional"}
-_DROPOUT = {"dropout", "drop"}
+_DROPOUT = {"dropout", "drop", "stochastic"}
 _ATTENTION = {"attention", "attn", "att", "attend"}
 
 
@@ -29,7 +29,10 @@ def is_convolution(module: nn.Module) -> bool:
 
 
 def is_dropout(module: nn.Module) -> bool:
-    """Return whether a module is a dropout layer of torch, or is named after one."""
+    """Return whether a module is a dropout layer of torch, or is named after one.
+
+    Stochastic depth counts as dropout: `DropPath` in timm, `StochasticDepth` in torchvision.
+    """
     return isinstance(module, _DropoutNd) or _has_word(module, _DROPOUT)
 
 

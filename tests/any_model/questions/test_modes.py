@@ -62,6 +62,29 @@ def test_numpy_noise_in_training_mode_is_recognized_as_random_numbers():
     assert found.verdict == "fine" and "hidden by random numbers" in found.answer
 
 
+def test_stochastic_depth_is_dropout_even_if_it_happens_to_be_the_same_for_two_seeds():
+    class DropPath(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x / 0.9 if self.training else x
+
+    found = finding(nn.Sequential(nn.Linear(WIDTH, WIDTH), DropPath()), "modes")
+    assert found.verdict == "fine" and "does not change the output" in found.answer
+
+
+def test_random_numbers_that_agree_for_two_seeds_are_recognized_by_more_seeds():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            dropped = self.training and torch.rand(()) > 0.3  # true for the seeds 0, 1 and 2, not 3
+            return x if dropped else self.linear(x)
+
+    found = finding(Encoder(), "modes")
+    assert found.verdict == "fine" and "hidden by random numbers" in found.answer
+
+
 class Frozen(nn.BatchNorm1d):
     def train(self, mode: bool = True):
         return super().train(False)

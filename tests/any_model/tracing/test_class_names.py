@@ -22,7 +22,7 @@ def named(name: str) -> nn.Module:
     [
         (is_attention, ["BertSelfAttention", "QKVAttn"], ["PatternMatching"]),
         (is_convolution, ["CausalConv1d", "GatedConvolution"], ["Converter"]),
-        (is_dropout, ["StableDropout", "DropPath"], ["Raindrop"]),
+        (is_dropout, ["StableDropout", "DropPath", "StochasticDepth"], ["Raindrop"]),
         (is_named_norm, ["LlamaRMSNorm", "layernorm"], ["Linear"]),
     ],
 )
