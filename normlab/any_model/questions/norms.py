@@ -7,7 +7,8 @@ from typing import Any
 
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.wording import unexamined
-from normlab.any_model.tracing.found_norms import FoundNorm, Gains
+from normlab.any_model.tracing.found_norms import FoundNorm
+from normlab.any_model.tracing.gains import Gains
 from normlab.any_model.tracing.norm_modules import norms_in_scripts
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question

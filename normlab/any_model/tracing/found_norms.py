@@ -14,14 +14,14 @@ from typing import NamedTuple
 import torch
 
 from normlab.any_model.batches.example import Example, ModelFailed
-from normlab.any_model.tracing.axis_roles import FEATURE, Roles, axis_roles
+from normlab.any_model.tracing.axis_roles import axis_roles
 from normlab.any_model.tracing.calls import Call, Runner, inside
 from normlab.any_model.tracing.class_names import class_name
 from normlab.any_model.tracing.functional_norms import Functional, Functionals
+from normlab.any_model.tracing.gains import Gains, gains_of
 from normlab.any_model.tracing.misnomer import Misnomer, misnomer_of
 from normlab.any_model.tracing.norm_modules import eps_of, is_known_norm, may_be_norm
 from normlab.any_model.tracing.norm_trial import (
-    LARGE,
     NormCalls,
     RowCalls,
     Trial,
@@ -32,18 +32,10 @@ from normlab.any_model.tracing.reach import NormTrials, Reach, reach_of
 from normlab.errors import UserError
 from normlab.norms.axes import axes_in_words
 
-NEAR_ZERO = 0.01  # times the RMS of a norm's gains
 _ROWS = 3
 _POSITIONS = 16  # enough to see what a norm pools over
 _FEW = 4
 """A norm of an unknown class has at most this many parameters per output value of a row."""
-
-
-class Gains(NamedTuple):
-    """The number of a norm's gains, and of those that are at most 0.01 times the gains' RMS."""
-
-    number: int
-    near_zero: int
 
 
 @dataclass(frozen=True)
@@ -218,7 +210,7 @@ def _tried_in(dtype: torch.dtype, calls: NormCalls, example: Example) -> FoundNo
     with suppress(TrialFailed):  # such as torch's error for one value per feature
         same = torch.equal(trial.before(), trial.before(training=True))
         training = evaluation if same else reach_of(trials, calls, example, axes, training=True)
-        gains = _gains(trial, axes)
+        gains = gains_of(trial, axes)
     kind = module.kind if isinstance(module, Functional) else class_name(module)
     shape = (*call.output.shape,)
     norm = FoundNorm(call.name, kind, shape, training, evaluation, eps_of(module), gains)
@@ -232,24 +224,3 @@ def _tried_in(dtype: torch.dtype, calls: NormCalls, example: Example) -> FoundNo
         has_positions=bool(example.length),
     )
     return replace(norm, misnomer=wrong)
-
-
-def _gains(trial: Trial, axes: Roles) -> Gains | None:
-    """Count the gains of a norm, or return None if it has no parameters.
-
-    An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the output's
-    distance from the output for 0 is the gain, however it is parameterized (`w`, `1 + w`). The
-    copy in the trial gets its original gains back.
-    """
-    if not any(gain.numel() for gain in trial.gains):
-        return None
-    for parameter, gain in zip(trial.module.parameters(), trial.gains, strict=True):
-        parameter.data.copy_(gain)
-    grid = torch.meshgrid(*map(torch.arange, trial.x.shape), indexing="ij")
-    sign = (1 - 2 * (torch.stack(grid).sum(0) % 2)).to(trial.x)
-    plus, zero = (trial(x, training=True) for x in (LARGE * sign, 0 * sign))
-    squares = (plus - zero).square()
-    others = [a for a, role in enumerate(axes) if role != FEATURE]
-    gains = (squares.mean(others) if others else squares).sqrt()
-    near = gains <= NEAR_ZERO * gains.square().mean().sqrt()
-    return Gains(gains.numel(), int(near.sum()))
