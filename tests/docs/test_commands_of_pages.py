@@ -213,10 +213,13 @@ def test_every_command_of_a_page_parses_and_its_config_composes(
 ):
     if page.name == "own_norm.md":
         configs = fenced(page.read_text(), "yaml")
-        for name, text in zip(("norm/peak", "study/peaks"), configs, strict=True):
+        names = ("norm/peak", "study/peaks", "placement/twice")
+        for name, text in zip(names, configs, strict=True):
             (tmp_path / "own" / name).parent.mkdir(parents=True)
             (tmp_path / "own" / f"{name}.yaml").write_text(text)
-        (tmp_path / "own" / "peak.py").write_text(fenced(page.read_text(), "python")[0])
+        modules = fenced(page.read_text(), "python")
+        for name, text in zip(("peak", "twice"), modules, strict=True):
+            (tmp_path / "own" / f"{name}.py").write_text(text)
         monkeypatch.setenv("NORMLAB_PATH", str(tmp_path / "own"))
     calls = called(page, tmp_path)
     assert bool(calls) == bool(fenced(page.read_text(), "bash"))
