@@ -48,7 +48,7 @@ def shape(text):
     return {
         "headings": re.findall(r"^#+ (?:\d+\.)?", prose, re.MULTILINE),
         "code": [EXPLANATION.sub("", code) for code in fenced(text)],
-        "blocks": BLOCK.findall(text),
+        "blocks": [block.replace(" \u00b1 ", " +- ") for block in BLOCK.findall(text)],
         "links": sorted(target.rpartition("/")[2].replace(".zh.md", ".md") for target in targets),
         "paragraphs": len(re.split(r"\n\s*\n", prose.strip())),
         "rows": len(re.findall(r"^\|", prose, re.MULTILINE)),
