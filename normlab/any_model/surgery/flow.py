@@ -86,7 +86,9 @@ class Flow(TorchDispatchMode):
     Afterwards, `norms` has the nodes of each norm's calls in all passes, keyed by the norm's path,
     and `most_calls` its largest number of calls in one pass. `uses` has the nodes that read each
     weight, keyed by its name. `outputs` has the nodes that the model returns. `called` has the
-    paths of all modules that were called.
+    paths of all modules that were called, and `widths_of_several` the width of the first input of
+    each norm that was called with several floating-point tensors, such as a gate. The operations
+    inside such a norm are recorded instead.
     """
 
     def __init__(self, model: nn.Module, norms: Collection[str]) -> None:
@@ -96,6 +98,7 @@ class Flow(TorchDispatchMode):
         self.uses: dict[str, list[Node]] = defaultdict(list)
         self.outputs: list[Node] = []
         self.called: set[str] = set()
+        self.widths_of_several: dict[str, int] = {}
         self._model, self._paths = model, norms
         self._weights: dict[int, Node] = {}
         self._nodes: dict[int, Node] = {}  # of the weights, and of the pass that is running
@@ -174,9 +177,12 @@ class Flow(TorchDispatchMode):
         self._inside.append(path)
         self.called.add(path)
         if path in self._paths and not self._norm:
-            tensors = (x for x in (*args, *kwargs.values()) if isinstance(x, Tensor))
-            x = next(tensors, None)
-            self._norm = None if x is None else _NormUnderWay(path, self._of(x))
+            direct = [x for x in (*args, *kwargs.values()) if _is_float(x)]
+            several = sum(map(_is_float, tree_leaves([args, kwargs]))) > 1
+            if direct and several:
+                self.widths_of_several.setdefault(path, self._of(direct[0]).width)
+            elif direct:
+                self._norm = _NormUnderWay(path, self._of(direct[0]))
 
     def _leave(self, path: str, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         self._inside.pop()
@@ -252,6 +258,10 @@ class Flow(TorchDispatchMode):
         for weight_name in names:
             self.uses[weight_name].append(node)
         self._set(out, node)
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
 
 
 def _transposed(name: str, inputs: list[Node], out: Tensor) -> Node | None:

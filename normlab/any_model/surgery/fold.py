@@ -8,7 +8,7 @@ gain and bias can be folded into these weights (Graef et al. 2024, FlashNorm).
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,18 +18,17 @@ from torch import Tensor, nn
 
 from normlab.any_model.batches.from_batch import call_with, first_batches
 from normlab.any_model.batches.outputs import output_tensors
+from normlab.any_model.surgery.feature_norm import LAYER_NORM, FeatureNorm, feature_norm_of
 from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.surgery.foldable import parameter_data, why_gain_stays, why_mean_stays
-from normlab.any_model.surgery.formula import is_instance_norm
 from normlab.any_model.tracing.calls import slow_path, uncompiled
 from normlab.any_model.tracing.float64 import float64_operations
-from normlab.any_model.tracing.norm_modules import eps_of, is_norm
+from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import preserved
 from normlab.any_model.tracing.supported import plain_model
 from normlab.errors import UserError
 
-LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"
 EXACT = 1e-9
 """The largest allowed change of an output in float64, relative to the output's largest value."""
 
@@ -160,43 +159,6 @@ class FoldedRMSNorm(nn.Module):
         return f"{self.normalized_shape[0]}, eps={self.eps}"
 
 
-@dataclass
-class _Norm:
-    """A norm over the last axis, `gain z + bias`. `plain` is the weight that means a gain of 1.
-
-    `eps` is None if it is unknown. It is needed only for layer norms, which are replaced.
-    """
-
-    kind: str
-    module: nn.Module
-    width: int
-    weight: str | None
-    bias: str | None
-    plain: float
-    eps: float | None = None
-
-    @property
-    def gain(self) -> Tensor:
-        if self.weight is None:
-            return torch.ones(self.width, dtype=torch.float64)
-        return parameter_data(self.module, self.weight).double() + (1.0 - self.plain)
-
-    @property
-    def shift(self) -> Tensor | None:
-        return parameter_data(self.module, self.bias).double() if self.bias else None
-
-    def output(self, x: Tensor, eps: float | Tensor = 0.0) -> Tensor:
-        """Return what the norm's formula gives for an input in float64."""
-        z = self.centered(x)
-        z = z * (z.square().mean(-1, keepdim=True) + eps).rsqrt()
-        y = self.gain.to(z) * z
-        return y if self.shift is None else y + self.shift.to(z)
-
-    def centered(self, x: Tensor) -> Tensor:
-        """Return the input minus its mean over features, if the norm subtracts the mean."""
-        return x - x.mean(-1, keepdim=True) if self.kind == LAYER_NORM else x
-
-
 def _untie(model: nn.Module) -> None:
     """Give each linear layer that shares an embedding's weights its own copy."""
     tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
@@ -261,7 +223,7 @@ def _difference(before: list[Tensor], after: list[Tensor]) -> float:
     return float(torch.stack(each).max())
 
 
-def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[NormFold]:
+def _fold(model: nn.Module, flow: Flow, known: Mapping[str, FeatureNorm]) -> list[NormFold]:
     """Fold the norms of a model in float64, and return the result for each."""
     centered = {path for path, norm in known.items() if norm.kind == LAYER_NORM}
     rows = [NormFold(path, norm.kind) for path, norm in known.items()]
@@ -302,7 +264,7 @@ def _center(model: nn.Module, source: Node) -> None:
         bias -= bias.mean()
 
 
-def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
+def _fold_gain(model: nn.Module, norm: FeatureNorm, products: list[Node]) -> None:
     """Fold a norm's gain and bias into the weights and biases of products, and reset the norm."""
     for name, product in {node.name: node for node in products}.items():
         weight = parameter_data(model, name)
@@ -320,7 +282,7 @@ def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
         parameter_data(norm.module, norm.bias).zero_()
 
 
-def _replace(model: nn.Module, path: str, norm: _Norm, *, without_bias: bool) -> None:
+def _replace(model: nn.Module, path: str, norm: FeatureNorm, *, without_bias: bool) -> None:
     """Replace a layer norm with an RMS norm of its eps and gain, and with its bias or without.
 
     A folded gain stays as ones, because some models read the dtype of their norms' weights.
@@ -333,63 +295,13 @@ def _replace(model: nn.Module, path: str, norm: _Norm, *, without_bias: bool) ->
         layer.activation_relu_or_gelu = 0  # its fast path computes layer norms
 
 
-def _norms(model: nn.Module, passes: Iterable[_Pass]) -> dict[str, _Norm]:
+def _norms(model: nn.Module, passes: Iterable[_Pass]) -> dict[str, FeatureNorm]:
     """Return a model's layer and RMS norms, keyed by path. Raise UserError if there are none."""
     modules = {path: module for path, module in model.named_modules() if is_norm(module)}
     flow = _recorded(model, modules, passes)
     widths = {path: calls[0].width for path, calls in flow.norms.items() if calls}
-    tried = {path: _norm_of(modules[path], width) for path, width in widths.items()}
+    widths |= flow.widths_of_several
+    tried = {path: feature_norm_of(modules[path], width) for path, width in widths.items()}
     if not any(tried.values()):
         raise UserError("the model has no layer or RMS norm over the last axis of its input")
     return {path: norm for path, norm in tried.items() if norm is not None}
-
-
-def _norm_of(module: nn.Module, width: int) -> _Norm | None:
-    """Return a layer or RMS norm, recognized by running it, or None if it is neither."""
-    weights = dict(module.named_parameters())
-    names = list(weights)
-    if len(names) > 2 or any(w.shape != (width,) for w in weights.values()):
-        return None  # such as a convolutional layer whose class is named after a norm
-    if is_instance_norm(module):
-        return None
-    bias = next((name for name in names if "bias" in name or "beta" in name), None)
-    weight = next((name for name in names if name != bias), None)
-    x = torch.randn(2, 3, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x = (x + 0.3).to(next(iter(weights.values()), x).device)
-    large, small = 1e5 * x, 1e-3 * x  # so large that eps does not matter, and so small that it does
-    try:
-        y, of_small = (copied(module).double()(x) for x in (large, small))
-    except Exception:  # such as a group norm, whose channels are on axis 1
-        return None
-    if not isinstance(y, Tensor) or y.shape != x.shape:
-        return None
-    for kind in (LAYER_NORM, RMS_NORM):
-        for plain in (1.0, 0.0):
-            norm = _Norm(kind, module, width, weight, bias, plain)
-            if _same(y, norm.output(large)):
-                return replace(norm, eps=_eps(norm, small, of_small))
-    return None
-
-
-def _same(y: Tensor, expected: Tensor) -> bool:
-    return bool((y - expected).abs().max() < 1e-6 * y.abs().max())
-
-
-def _eps(norm: _Norm, x: Tensor, y: Tensor) -> float | None:
-    """Return the eps with which a norm maps a small input to `y`, or None if there is none.
-
-    This is the attribute `eps` of the norm or, if it has none or another one is used, the eps that
-    the output shows.
-    """
-    attribute = eps_of(norm.module)
-    if attribute is not None and _same(y, norm.output(x, attribute)):
-        return attribute
-    centered = norm.centered(x)
-    scaled = norm.gain.to(x) * centered
-    shifted = y if norm.shift is None else y - norm.shift.to(y)
-    factor = (shifted * scaled).sum(-1) / scaled.square().sum(-1)  # 1 / sqrt(var + eps)
-    measured = float((factor**-2 - centered.square().mean(-1)).mean().clamp(min=0))
-    for eps in (float(f"{measured:.3g}"), measured):  # most eps have few digits
-        if _same(y, norm.output(x, eps)):
-            return eps
-    return None

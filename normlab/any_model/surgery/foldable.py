@@ -25,8 +25,8 @@ def why_mean_stays(
 
     Returns None if it can be.
     """
-    if flow.most_calls[path] > 1:
-        return f"{path} is called {flow.most_calls[path]} times"
+    if why := _why_unclear(flow, path):
+        return why
     for source in flow.sources_of_norm(path):
         if source.op == "norm":
             return f"its input contains the output of {source.name} (post-norm)"
@@ -48,6 +48,14 @@ def why_mean_stays(
     return None
 
 
+def _why_unclear(flow: Flow, path: str) -> str | None:
+    """Return why neither part of a norm can be folded, whatever is around it, or None."""
+    if path in flow.widths_of_several:
+        return f"{path} takes several tensors"
+    count = flow.most_calls[path]
+    return f"{path} is called {count} times" if count > 1 else None
+
+
 def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[str]) -> str | None:
     """Return what would change with a result's mean over features, or None if nothing would."""
     for end in flow.ends(node):
@@ -61,8 +69,8 @@ def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[s
 def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | None) -> str | None:
     """Return why a norm's gain and bias cannot be folded into products, or None if they can."""
     calls = flow.norms[path]
-    if flow.most_calls[path] > 1:
-        return f"{path} is called {flow.most_calls[path]} times"
+    if why := _why_unclear(flow, path):
+        return why
     parameters = {id(x) for x in model.get_submodule(path).parameters()}
     homes = [id(x) for m in model.modules() for x in m.parameters(recurse=False)]
     if any(homes.count(parameter) > 1 for parameter in parameters):

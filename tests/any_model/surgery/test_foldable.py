@@ -141,6 +141,43 @@ def test_a_norm_stays_if_another_norm_that_no_batch_uses_may_take_its_place(seco
     assert "other was not used, but the same weights may read it" in str(row.gain)
 
 
+class NormOfTwo(nn.LayerNorm):
+    """A layer norm that does something with a second tensor, if it gets one."""
+
+    def __init__(self, combine):
+        super().__init__(D)
+        self.combine = combine
+
+    def forward(self, x, other=None):
+        return super().forward(x) if other is None else self.combine(super().forward, x, other)
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [
+        lambda norm, x, other: norm(x + other),
+        lambda norm, x, other: norm(x) + other,
+        lambda norm, x, other: norm(x) * (1 + other),
+        lambda norm, x, other: (norm(x + other), x + other)[0],
+    ],
+    ids=["residual", "bias", "gate", "fused residual"],
+)
+def test_a_norm_that_takes_two_tensors_stays_and_the_others_fold(combine):
+    def run(model, x):
+        y = model.norm(model.first(x))
+        return model.second(model.two(model.between(y), y))
+
+    model = Block(run)
+    model.two, model.between = NormOfTwo(combine), nn.Linear(D, D)
+    for weight in model.parameters():
+        weight.data += 0.3 * torch.randn(weight.shape)
+    folded = normlab.fold_norms(model, torch.randn(2, 3, D))
+    norm, two = sorted(folded.table, key=lambda row: row.site)
+    assert norm.mean is not None and norm.mean.folded
+    assert str(norm.gain) != "folded" and folded.error < 1e-9
+    assert str(two.mean) == str(two.gain) == "stays: two takes several tensors"
+
+
 def test_an_unused_norm_over_another_number_of_features_does_not_keep_a_norm():
     model = Block(lambda m, x: m.second(m.norm(m.first(x))))
     model.other = nn.LayerNorm(D + 1)
