@@ -1,6 +1,6 @@
 """Selects the outputs of a model to compare, and names them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -67,3 +67,14 @@ def tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, Mapping | tuple | list):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from tensors(item)
+
+
+def first_float(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
+    """Return the first floating-point tensor among the arguments of a call, under any name.
+
+    Raises TypeError if there is none.
+    """
+    for x in tensors([*args, *kwargs.values()]):
+        if x.is_floating_point():
+            return x
+    raise TypeError("the arguments contain no floating-point tensor")

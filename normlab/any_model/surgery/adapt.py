@@ -141,12 +141,14 @@ def adapt(
     )
     a = 1.0
 
-    def mix(old: nn.Module, _: nn.Module, args: tuple[Any, ...], y: Tensor) -> Tensor:
-        return y if a == 1 else torch.lerp(old(*args), y, a)
+    def mix(old: nn.Module, _: nn.Module, args: Any, kwargs: dict[str, Any], y: Tensor) -> Tensor:
+        return y if a == 1 else torch.lerp(old(*args, **kwargs), y, a)
 
     with ExitStack() as hooks:
         for path, new in swapped.items():
-            hook = new.register_forward_hook(partial(mix, original.get_submodule(path)))
+            hook = new.register_forward_hook(
+                partial(mix, original.get_submodule(path)), with_kwargs=True
+            )
             hooks.callback(hook.remove)
         for step in range(1, steps + 1):
             a = min(1.0, step / (adaptation.taper + 1))

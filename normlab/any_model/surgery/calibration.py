@@ -33,7 +33,7 @@ class Calibration:
         forward: Callable[[nn.Module, Any], Any] | None,
     ) -> None:
         self.batches = batches
-        self._run = partial(forward or call_with, model)
+        self.run = partial(forward or call_with, model)
 
     def calls(self, norms: Mapping[str, nn.Module], *, once: bool = False) -> Iterator[NormCall]:
         """Yield the calls of norms, with copies of their tensors, in the order of execution.
@@ -63,7 +63,7 @@ class Calibration:
         """Return the mean of `loss(output, batch)` over the batches, or None without a loss."""
         if loss is None:
             return None
-        return fmean(float(loss(self._run(batch), batch)) for batch in self.batches)
+        return fmean(float(loss(self.run(batch), batch)) for batch in self.batches)
 
     def _calls_of(
         self,
@@ -90,7 +90,7 @@ class Calibration:
                 hook = norm.register_forward_hook(partial(record, path), with_kwargs=True)
                 hooks.callback(hook.remove)
             with suppress(_EndOfPass):
-                self._run(batch)
+                self.run(batch)
         return calls
 
 

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normlab.any_model.batches.from_batch import call_with, first_batches
-from normlab.any_model.batches.outputs import output_tensors
+from normlab.any_model.batches.outputs import first_float, output_tensors
 from normlab.any_model.surgery.feature_norm import LAYER_NORM, FeatureNorm, feature_norm_of
 from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.surgery.foldable import parameter_data, why_gain_stays, why_mean_stays
@@ -150,8 +150,12 @@ class FoldedRMSNorm(nn.Module):
         self.register_parameter("weight", weight)
         self.register_parameter("bias", bias)
 
-    def forward(self, x: Tensor, *_: Any) -> Tensor:
-        """Normalize over the last axis. Other arguments, such as a mask, are ignored."""
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Normalize the first tensor, which may have any name, over the last axis.
+
+        Other arguments, such as a mask, are ignored.
+        """
+        x = first_float(args, kwargs)
         y = F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
         return y if self.bias is None else y + self.bias
 

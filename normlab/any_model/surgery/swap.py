@@ -96,6 +96,8 @@ def swap(
         search = norm == "dyt" and "alpha" not in options
         changes = _replace_in_order(model, calibration, shapes, news, search=search)
         after = calibration.mean_loss(loss)
+        if loss is None:
+            calibration.run(batches[0])  # so that a new norm that cannot be called raises here
     changes.apply(model)
     return Swap(model, changes.table, before, after)
 

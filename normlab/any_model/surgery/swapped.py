@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.any_model.batches.outputs import first_float
 from normlab.any_model.surgery.calibration import NormCall
 from normlab.any_model.surgery.formula import NormFormula, values_of_norm
 from normlab.any_model.surgery.least_squares import FitSums, LinearFit, fitted, sums
@@ -40,8 +41,9 @@ class Swapped(nn.Module):
             self.register_buffer("bias", bias, persistent=False)
         self.eps = getattr(norm, "eps", math.nan)  # nn.TransformerEncoderLayer reads it
 
-    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        z = self.normalized(x)
+    def forward(self, *args: Any, **kwargs: Any) -> Float[Tensor, "..."]:
+        """Normalize the first tensor, which may have any name. Other arguments are ignored."""
+        z = self.normalized(first_float(args, kwargs))
         return torch.addcmul(self.bias.to(z), z, self.weight.to(z)).movedim(-1, self.axis)
 
     def normalized(self, x: Float[Tensor, "..."]) -> Float[Tensor, "... D"]:

@@ -419,3 +419,15 @@ def test_a_compiled_or_parallel_model_is_unwrapped_before_its_norms_are_folded()
         folded = normlab.fold_norms(wrapped, X)
         assert type(folded.model) is nn.Sequential
         assert [(norm.site, norm.mean.folded) for norm in folded.table] == [("1", True)]
+
+
+def test_a_folded_norm_accepts_its_input_under_any_name():
+    class ByKeyword(Branch):
+        def forward(self, x):
+            return self.head(self.last(input=self.first(x)))
+
+    model = shaken(ByKeyword(raw=False)).eval()
+    del model.inner, model.norm
+    folded = normlab.fold_norms(model, X)
+    assert folded.table[0].mean.folded and folded.table[0].gain.folded
+    torch.testing.assert_close(folded.model(X), model(X))

@@ -141,7 +141,7 @@ def test_a_calibration_pass_stops_at_the_norm_that_is_fitted():
     model, passes = encoder(), itertools.count()  # a list would be restored with the model
     model[3].register_forward_hook(lambda *_: (next(passes), None)[1])
     normlab.swap(model, "rms", calibrate=tokens(4, 5))
-    assert next(passes) == 3  # to find the norms, and to fit 4 and 6
+    assert next(passes) == 4  # to find the norms, to fit 4 and 6, and to run the finished model
 
 
 def test_a_constant_feature_keeps_its_gain():
@@ -362,3 +362,29 @@ def test_a_compiled_or_parallel_model_is_unwrapped_before_its_norms_are_replaced
         assert type(swapped.model) is nn.Sequential
         assert [fit.site for fit in swapped.table] == ["1"]
     assert isinstance(model[1], nn.LayerNorm)
+
+
+class ByKeyword(nn.Module):
+    """Calls its norm with a named argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(D)
+
+    def forward(self, x):
+        return self.norm(input=x)
+
+
+def test_a_new_norm_accepts_its_input_under_any_name():
+    model = normlab.swap(ByKeyword(), "none", calibrate=tokens(4, 5)).model
+    x = tokens(4, 5)
+    torch.testing.assert_close(model(x), model.norm(x))
+
+
+def test_a_model_that_cannot_run_with_its_new_norm_is_not_returned():
+    class ReadsShape(ByKeyword):
+        def forward(self, x):
+            return self.norm(x).view(*x.shape[:-1], *self.norm.normalized_shape)
+
+    with pytest.raises(Exception, match="normalized_shape"):
+        normlab.swap(ReadsShape(), "rms", calibrate=tokens(4, 5))
