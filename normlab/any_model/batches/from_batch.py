@@ -13,7 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from normlab.any_model.batches.axes import Axes, MainShape, axes_of_inputs, main_axes
-from normlab.any_model.batches.example import Example, Forward, InputKey, error_of_user_code
+from normlab.any_model.batches.example import (
+    Example,
+    Forward,
+    InputKey,
+    ModelFailed,
+    error_of_user_code,
+    message_of,
+)
 from normlab.any_model.batches.masks import (
     MaskArgument,
     add_mask,
@@ -71,6 +78,18 @@ def call_with(model: nn.Module, batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(*batch) if isinstance(batch, tuple | list) else model(batch)
+
+
+def run_batch(model: nn.Module, batch: Any, forward: Forward | None = None) -> Any:
+    """Return a model's output for a user's batch.
+
+    Raises ModelFailed if the model raises an exception.
+    """
+    try:
+        return (forward or call_with)(model, batch)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {message_of(error)}"
+        raise ModelFailed(f"the model cannot run a batch: {reason}") from error
 
 
 @dataclass(frozen=True)

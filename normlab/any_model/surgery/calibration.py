@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from normlab.any_model.batches.from_batch import call_with
+from normlab.any_model.batches.from_batch import run_batch
 from normlab.any_model.surgery.least_squares import mean_and_variance, sums
 
 
@@ -33,7 +33,7 @@ class Calibration:
         forward: Callable[[nn.Module, Any], Any] | None,
     ) -> None:
         self.batches = batches
-        self.run = partial(forward or call_with, model)
+        self.run = partial(run_batch, model, forward=forward)
 
     def calls(self, norms: Mapping[str, nn.Module], *, once: bool = False) -> Iterator[NormCall]:
         """Yield the calls of norms, with copies of their tensors, in the order of execution.

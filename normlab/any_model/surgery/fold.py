@@ -7,7 +7,7 @@ gain and bias can be folded into these weights (Graef et al. 2024, FlashNorm).
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,13 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normlab.any_model.batches.from_batch import call_with, first_batches
+from normlab.any_model.batches.example import Forward, ModelFailed
+from normlab.any_model.batches.from_batch import first_batches, run_batch
 from normlab.any_model.batches.outputs import first_float, output_tensors
 from normlab.any_model.surgery.feature_norm import LAYER_NORM, FeatureNorm, feature_norm_of
 from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.surgery.foldable import parameter_data, why_gain_stays, why_mean_stays
 from normlab.any_model.tracing.calls import slow_path, uncompiled
 from normlab.any_model.tracing.float64 import float64_operations
+from normlab.any_model.tracing.functional_norms import functions_in_words
 from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import preserved
@@ -57,13 +59,13 @@ def fold_norms(
     float64 differ by more than 1e-9, or if the model cannot be run.
     """
     model = plain_model(model)
-    run, used = forward or call_with, first_batches(batches)
+    used = first_batches(batches)
     dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
     folded = copied(model).eval()
     if untie:
         _untie(folded)
     with slow_path(), uncompiled():
-        passes = [partial(_preserved_pass, folded, run, batch) for batch in used]
+        passes = [partial(_preserved_pass, folded, forward, batch) for batch in used]
         norms = _norms(folded, passes)
         flow = _recorded(folded, norms, passes)
         before = [_outputs(each) for each in passes]
@@ -180,7 +182,7 @@ _Pass = Callable[[Callable[[Callable[[], Any]], Any]], Any]
 
 def _preserved_pass(
     model: nn.Module,
-    run: Callable[[nn.Module, Any], Any],
+    forward: Forward | None,
     batch: Any,
     use: Callable[[Callable[[], Any]], Any],
 ) -> Any:
@@ -189,8 +191,8 @@ def _preserved_pass(
     Otherwise the model would keep the tensors that it caches in a pass, such as a table of
     positions, in inference mode or in float64.
     """
-    with preserved(model, (batch, run)):
-        return use(partial(run, model, batch))
+    with preserved(model, (batch, forward)):
+        return use(partial(run_batch, model, batch, forward))
 
 
 def _recorded(model: nn.Module, norms: Collection[str], passes: Iterable[_Pass]) -> Flow:
@@ -202,14 +204,20 @@ def _recorded(model: nn.Module, norms: Collection[str], passes: Iterable[_Pass])
 
 
 def _outputs(each: _Pass) -> list[Tensor]:
-    """Return a model's floating-point outputs in a pass, computed in float64."""
+    """Return a model's floating-point outputs in a pass, computed in float64.
+
+    Raises UserError if the model cannot be run in float64.
+    """
 
     def in_float64(call: Callable[[], Any]) -> list[Tensor]:
         with float64_operations():
             tensors = output_tensors(call())
         return [x.double() for x in tensors if x.is_floating_point()]
 
-    return each(in_float64)
+    try:
+        return each(in_float64)
+    except ModelFailed as error:
+        raise UserError(f"folding cannot be verified in float64: {error}") from error
 
 
 def _difference(before: list[Tensor], after: list[Tensor]) -> float:
@@ -299,7 +307,7 @@ def _replace(model: nn.Module, path: str, norm: FeatureNorm, *, without_bias: bo
         layer.activation_relu_or_gelu = 0  # its fast path computes layer norms
 
 
-def _norms(model: nn.Module, passes: Iterable[_Pass]) -> dict[str, FeatureNorm]:
+def _norms(model: nn.Module, passes: Sequence[_Pass]) -> dict[str, FeatureNorm]:
     """Return a model's layer and RMS norms, keyed by path. Raise UserError if there are none."""
     modules = {path: module for path, module in model.named_modules() if is_norm(module)}
     flow = _recorded(model, modules, passes)
@@ -307,5 +315,8 @@ def _norms(model: nn.Module, passes: Iterable[_Pass]) -> dict[str, FeatureNorm]:
     widths |= flow.widths_of_several
     tried = {path: feature_norm_of(modules[path], width) for path, width in widths.items()}
     if not any(tried.values()):
-        raise UserError("the model has no layer or RMS norm over the last axis of its input")
+        functions = passes[0](partial(functions_in_words, model))
+        raise UserError(
+            f"the model has no layer or RMS norm over the last axis of its input{functions}"
+        )
     return {path: norm for path, norm in tried.items() if norm is not None}

@@ -23,6 +23,7 @@ from normlab.any_model.surgery.calibration import Calibration
 from normlab.any_model.surgery.formula import formula_of
 from normlab.any_model.surgery.swapped import Swapped, replacement
 from normlab.any_model.tracing.calls import uncompiled
+from normlab.any_model.tracing.functional_norms import functions_in_words
 from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import preserved
@@ -80,8 +81,12 @@ def swap(
             f"the model itself is a {type(model).__name__}; pass a module that contains it, such "
             "as nn.Sequential(model)"
         )
-    chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     calibration = Calibration(model, batches, forward)
+    if not norms:
+        with preserved(model, batches), uncompiled():
+            functions = functions_in_words(model.eval(), partial(calibration.run, batches[0]))
+        raise UserError(f"the model has no norms{functions}")
+    chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     with preserved(model, batches), uncompiled():  # so that after an error, the model is as it was
         model.eval()
         torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
@@ -253,6 +258,7 @@ def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:
     for pattern in patterns:
         if not any(fnmatchcase(path, pattern) for path in norms):
             near = get_close_matches(pattern, norms, n=3, cutoff=0.3) or [*norms][:3]
-            choices = f"its norms include {', '.join(near)}" if near else "the model has no norms"
-            raise UserError(f"sites={pattern!r} matches no norm; {choices}")
+            raise UserError(
+                f"sites={pattern!r} matches no norm; its norms include {', '.join(near)}"
+            )
     return [path for path in norms if any(fnmatchcase(path, pattern) for pattern in patterns)]

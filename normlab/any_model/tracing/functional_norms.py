@@ -50,6 +50,17 @@ class Functionals(TorchFunctionMode):
         return output
 
 
+def functions_in_words(model: nn.Module, call: Callable[[], Any]) -> str:
+    """Return which norms a forward pass calls as functions, to be added to a sentence, or ""."""
+    with Functionals(model) as functions:
+        call()
+    names = [*functions.calls]
+    if not names:
+        return ""
+    shown = f"{', '.join(names[:3])}{' ...' * (len(names) > 3)}"
+    return f"; it calls norms as functions ({shown}), and only modules can be changed"
+
+
 class Functional(nn.Module):
     """A call of a functional norm as a module, with its weight and bias as parameters."""
 

@@ -431,3 +431,42 @@ def test_a_folded_norm_accepts_its_input_under_any_name():
     folded = normlab.fold_norms(model, X)
     assert folded.table[0].mean.folded and folded.table[0].gain.folded
     torch.testing.assert_close(folded.model(X), model(X))
+
+
+def test_an_exception_of_the_model_is_a_user_error():
+    model = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, 3))
+    for change in (normlab.fold_norms, lambda m, x: normlab.swap(m, "rms", calibrate=x)):
+        with pytest.raises(normlab.UserError, match="the model cannot run a batch: RuntimeError"):
+            change(model, X[..., :-1])
+
+
+def test_a_model_that_cannot_run_in_float64_cannot_be_verified():
+    class OnlyFloat32(nn.Sequential):
+        def forward(self, x):
+            y = super().forward(x)
+            if y.dtype == torch.float64:
+                raise RuntimeError("value cannot be converted")
+            return y
+
+    model = OnlyFloat32(nn.LayerNorm(D), nn.Linear(D, 3))
+    with pytest.raises(normlab.UserError, match="folding cannot be verified in float64"):
+        normlab.fold_norms(model, X)
+
+
+class Functional(nn.Module):
+    """Calls layer norm as a function."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(D, 3)
+
+    def forward(self, x):
+        return self.head(nn.functional.layer_norm(x, (D,)))
+
+
+def test_norms_that_are_functions_are_named_if_there_are_no_norm_modules():
+    message = r"it calls norms as functions \(layer_norm\), and only modules can be changed"
+    with pytest.raises(normlab.UserError, match=message):
+        normlab.fold_norms(Functional(), X)
+    with pytest.raises(normlab.UserError, match=message):
+        normlab.swap(Functional(), "rms", calibrate=X)
