@@ -95,7 +95,7 @@ def _inspect_models(arguments: Namespace) -> int:
     """Examine runs, or one model at initialization. Return 1 if a verdict is failing."""
     from normlab.config.compose import compose
     from normlab.config.run_config import to_dict
-    from normlab.records.files import atomic_write
+    from normlab.records.files import atomic_write, check_writable
 
     with at_work("preparing"):
         runs, changes = _runs(arguments.words, arguments.where)
@@ -106,6 +106,8 @@ def _inspect_models(arguments: Namespace) -> int:
         chosen = questions("model", names=arguments.only)
         # If settings differ from the run's own, the sheet is not written to the run's folder.
         folder = Path() if changes or len(runs) != 1 else next(iter(runs))
+        file: Path = arguments.out or folder / SHEET_FILE
+        check_writable(file.parent, instead="use --out FILE")
     if len(runs) > 1:
         content = _several(runs, changes, chosen, arguments)
     else:
@@ -114,7 +116,7 @@ def _inspect_models(arguments: Namespace) -> int:
             (built,) = models or map(model_from_config, configs)
         content = _one(built, chosen, arguments)
     text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    file = arguments.out or folder / SHEET_FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(file) as opened:
         opened.write(text)
     print(text if arguments.json else f"written to {file}\n", end="")

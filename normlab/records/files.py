@@ -86,15 +86,15 @@ def check_is_file(path: Path | str) -> None:
         raise UserError(f"{path} is not a regular file; remove it")
 
 
-def check_writable(folder: Path) -> None:
-    """Raise UserError if a folder for runs cannot be made or written to."""
+def check_writable(folder: Path, *, instead: str = "set runs_dir=FOLDER") -> None:
+    """Raise UserError if a folder cannot be made or written to, with what to do `instead`."""
     place = next(path for path in (folder, *folder.parents) if path.exists() or path.is_symlink())
     if not place.is_dir():
         to = f" to {place.readlink()}, which does not exist" if place.is_symlink() else ""
         kind = "a link" if place.is_symlink() else "a file"
-        raise UserError(f"{place.absolute()} is {kind}{to}; set runs_dir=FOLDER")
+        raise UserError(f"{place.absolute()} is {kind}{to}; {instead}")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"{place.absolute()} cannot be written to; set runs_dir=FOLDER")
+        raise UserError(f"{place.absolute()} cannot be written to; {instead}")
 
 
 def read_file(path: Path | str) -> bytes:

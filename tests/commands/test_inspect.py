@@ -1,6 +1,7 @@
 import contextlib
 import io
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -140,6 +141,19 @@ def test_the_inspection_of_a_run_is_kept_in_its_folder(finished, tmp_path, capsy
     sheet = read(folder / "inspect.json")
     assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (run_id, 12)
     assert f"run {run_id}, step 12" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_in_a_read_only_folder_is_refused_before_it_is_examined(
+    finished, tmp_path, capsys, monkeypatch
+):
+    folder = shutil.copytree(finished, tmp_path / "seed1")
+    monkeypatch.setattr(os, "access", lambda place, mode: place != folder)
+    assert main(["inspect", str(folder), "--only", "stepwise"]) == 1
+    problem = f"normlab inspect: {folder} cannot be written to; use --out FILE\n"
+    assert capsys.readouterr() == ("", problem)
+    file = tmp_path / "sheets" / "one.json"
+    assert main(["inspect", str(folder), "--only", "stepwise", "--out", str(file)]) == 0
+    assert read(file)["subject"]["step"] == 12 and not (folder / "inspect.json").exists()
 
 
 def test_an_inspection_with_changed_settings_does_not_overwrite_that_of_the_run(
