@@ -18,6 +18,8 @@ _CSV = (
     "low",
     "high",
     "p",
+    "pairs",
+    "paired_seeds",
     "article",
     "best",
     "outcome",
@@ -42,7 +44,7 @@ def comma_separated(table: ScoreTable) -> str:
                 ),
                 " ".join(map(str, entry.scores)),
                 *(_rounded(x) for x in (gap[:1] + gap[3:] if gap else (entry.bare, None, None))),
-                _rounded(entry.p),
+                *(_rounded(entry.p), len(entry.pairs) or "", " ".join(map(str, entry.pairs))),
                 "" if entry.article_value is None else entry.article_value,
                 *(int(entry.best), row.outcome, row.stability),
             ]

@@ -134,12 +134,15 @@ def _compared(row: ScoreRow, base: Experiment | None, rules: PairRules) -> Score
     if row.experiment is None or base is None:
         return row
     compared = Comparison.of(row.experiment, base, rules)
-    entries = {
-        score: replace(
-            entry, difference=compared.interval(score), bare=_bare(compared.differences(score))
+    entries: dict[str, Entry] = {}
+    for score, entry in row.entries.items():
+        by_seed = compared.differences(score)
+        entries[score] = replace(
+            entry,
+            difference=compared.interval(score),
+            bare=_bare(by_seed),
+            pairs=tuple(by_seed),
         )
-        for score, entry in row.entries.items()
-    }
     return replace(row, entries=entries, comparison=compared)
 
 

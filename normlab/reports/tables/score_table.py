@@ -46,7 +46,8 @@ class Entry:
     """A score of a row, by seed, and its difference from the baseline.
 
     If only one seed can be paired, or all have the same difference, it is `bare`, without an
-    interval. `article_value` is the value that the article reports, on its own data.
+    interval. `pairs` are the seeds that it is over, which may be fewer than those of the score.
+    `article_value` is the value that the article reports, on its own data.
     """
 
     score: str
@@ -54,6 +55,7 @@ class Entry:
     article_value: str | float | None = None
     difference: Interval | None = None
     bare: float | None = None
+    pairs: tuple[int, ...] = ()
     best: bool = False
 
     @property

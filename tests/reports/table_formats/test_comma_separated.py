@@ -45,3 +45,12 @@ def test_csv_has_a_line_for_each_row_and_score_with_its_seeds():
     assert (bn["n"], bn["seeds"], bn["outcome"]) == ("5", "1 2 3 4 5", "finished 5/5")
     assert bn["stability"] == "finished 5/5; diverged 0; spikes 0"
     assert (rows[-1]["mean"], rows[-1]["n"], rows[-1]["outcome"]) == ("", "0", "not run")
+
+
+def test_a_difference_has_the_number_and_the_seeds_of_its_pairs():
+    """The mean of `bn` is over four seeds, of which layer norm has two."""
+    found = table({"ln": [30.0, None, 30.5, None], "bn": [28.0, 27.0, 28.7, 26.0], "gn": [None]})
+    rows = [*csv.DictReader(io.StringIO(comma_separated(found)))]
+    ln, bn, gn = rows[0], rows[2], rows[4]
+    assert (bn["n"], bn["seeds"], bn["pairs"], bn["paired_seeds"]) == ("4", "1 2 3 4", "2", "1 3")
+    assert (ln["pairs"], ln["paired_seeds"]) == (gn["pairs"], gn["paired_seeds"]) == ("", "")
