@@ -162,7 +162,7 @@ def publish(
     new = {run.key: PublishedRun.of(run) for run in runs}
     with only_writer(folder / RECORDS):
         published = unchanged_pack(root, study.name, scale)
-        _check_records_are_in_place(runs)
+        _check_records_are_in_place(published, runs)
         check_experiments(
             published, {key: run.record and _experiment(run.record) for key, run in new.items()}
         )
@@ -191,9 +191,9 @@ def publish(
     return folder
 
 
-def _check_records_are_in_place(runs: Sequence[Run]) -> None:
-    """Raise UserError if the record of a new run was changed by hand, or is of another new run."""
-    problems = misplaced({run.key: run.record for run in runs})
+def _check_records_are_in_place(published: Pack, runs: Sequence[Run]) -> None:
+    """Raise UserError if the record of a new run was changed by hand, or is of another run."""
+    problems = misplaced({**published.records, **{run.key: run.record for run in runs}})
     known: dict[str, Key] = {}
     for run in runs:
         if run.record is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from normlab.errors import UserError
 from normlab.publishing.study_arrangement import study_arrangement
+from normlab.records.grouping import grouped
 from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import MEND_PUBLISHED, RECORDS, Key, Pack, pack
 from normlab.records.record import RunRecord, fingerprint
@@ -49,9 +50,9 @@ def check_records(runs: Pack) -> None:
 def misplaced(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
     """Return why records do not match their config or their seed, for those that do not.
 
-    They were changed by hand, or copied from another run.
+    They were changed by hand, or copied from another run: two seeds never have the same scores.
     """
-    problems: dict[Key, str] = {}
+    problems = _copies(records)
     for key, record in records.items():
         if record is None:
             continue
@@ -60,6 +61,21 @@ def misplaced(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
         elif record.seed != key.seed or not record.run_id.endswith(f"-seed{key.seed}"):
             problems[key] = f"{key.name} with seed {key.seed} has the record of {record.run_id}"
     return problems
+
+
+def _copies(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
+    """Return a message for each record whose scores are those of another seed."""
+    same = grouped(
+        ((key.row_and_point, frozenset(record.scores.items())), key)
+        for key, record in records.items()
+        if record is not None and record.scores
+    )
+    return {
+        key: f"{key.name} has the same scores with seed {key.seed} and with seed {other.seed}"
+        for keys in same.values()
+        for key, other in zip(keys, [*keys[1:], keys[0]], strict=True)
+        if key != other
+    }
 
 
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:

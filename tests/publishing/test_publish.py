@@ -114,9 +114,22 @@ def test_an_edited_or_copied_record_is_refused_before_anything_is_written(
 def test_runs_of_a_renamed_row_can_be_published(tmp_path):
     publish(tmp_path, study(), "smoke", [run(made("bn", 1, {"test/bleu": 1.0}), "bn", 1)])
     renamed = study(rows={"ln": ("norm=ln",), "batch norm": ("norm=bn",)})
-    runs = [run(made("bn", s, {"test/bleu": 1.0}), "batch norm", s) for s in (1, 2)]
+    runs = [run(made("bn", s, {"test/bleu": 1.0 * s}), "batch norm", s) for s in (1, 2)]
     folder = publish(tmp_path, renamed, "smoke", runs)
     assert {key.row for key in Pack(folder).records} == {"bn", "batch norm"}
+
+
+def test_a_record_copied_under_another_seed_is_refused(folder, tmp_path):
+    copied = run(made("ln", 3, {"test/bleu": VALUES["ln"][1]}), "ln", 3)
+    before = files(tmp_path)
+    said = "ln has the same scores with seed 3 and with seed 2"
+    with pytest.raises(ValueError, match=said):
+        publish(tmp_path, study(), "smoke", [copied])
+    assert files(tmp_path) == before
+    records = {each.key: each.record for each in [*read(folder), copied]}
+    write_pack(folder, records, {}, {})  # as by hand, and then accepted
+    with pytest.raises(ValueError, match=said):
+        read(folder)
 
 
 def test_a_run_twice_in_a_packed_file_is_an_error(folder):
@@ -249,7 +262,7 @@ def published_one(tmp_path, folder, record=None):
 def test_curves_are_published_with_their_runs_and_load_as_a_table(tmp_path):
     places = [kept_run(tmp_path / str(n), run_rows(n)) for n in (1, 2)]
     made_of = [
-        run(made("ln", seed, {"test/bleu": 1.0}), "ln", seed, folder=place)
+        run(made("ln", seed, {"test/bleu": 1.0 * seed}), "ln", seed, folder=place)
         for seed, place in enumerate(places, 1)
     ]
     folder = publish(tmp_path, study(), "smoke", made_of)

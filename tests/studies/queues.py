@@ -38,7 +38,7 @@ def bleu(gap, noise=0.1):
 
     def of(run):
         own = 0.0 if run.row == "ln" else gap + noise * (-1) ** run.seed
-        return {"scores": {"test/bleu": 30.0 - own}}
+        return {"scores": {"test/bleu": 30.0 + run.seed / 1000 - own}}
 
     return of
 
