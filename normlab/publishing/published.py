@@ -50,7 +50,7 @@ def check_records(runs: Pack) -> None:
 def misplaced(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
     """Return why records do not match their config or their seed, for those that do not.
 
-    They were changed by hand, or copied from another run: two seeds never have the same scores.
+    They were changed by hand, or copied from another run: two seeds never end with the same scores.
     """
     problems = _copies(records)
     for key, record in records.items():
@@ -64,11 +64,11 @@ def misplaced(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
 
 
 def _copies(records: Mapping[Key, RunRecord | None]) -> dict[Key, str]:
-    """Return a message for each record whose scores are those of another seed."""
+    """Return a message for each record of a finished run whose scores are those of another seed."""
     same = grouped(
         ((key.row_and_point, frozenset(record.scores.items())), key)
         for key, record in records.items()
-        if record is not None and record.scores
+        if record is not None and record.finished and record.scores
     )
     return {
         key: f"{key.name} has the same scores with seed {key.seed} and with seed {other.seed}"
