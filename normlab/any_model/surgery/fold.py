@@ -28,7 +28,7 @@ from normlab.any_model.tracing.functional_norms import functions_in_words
 from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import preserved
-from normlab.any_model.tracing.supported import plain_model
+from normlab.any_model.tracing.supported import plain_model, replaced_forward
 from normlab.errors import UserError
 
 EXACT = 1e-9
@@ -315,6 +315,11 @@ def _norms(model: nn.Module, passes: Sequence[_Pass]) -> dict[str, FeatureNorm]:
     widths |= flow.widths_of_several
     tried = {path: feature_norm_of(modules[path], width) for path, width in widths.items()}
     if not any(tried.values()):
+        if owner := replaced_forward(model):
+            raise UserError(
+                f"{owner} has a forward function that runs the original instead of the copy; "
+                "restore its own forward"
+            )
         functions = passes[0](partial(functions_in_words, model))
         raise UserError(
             f"the model has no layer or RMS norm over the last axis of its input{functions}"

@@ -27,7 +27,7 @@ from normlab.any_model.tracing.functional_norms import functions_in_words
 from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import preserved
-from normlab.any_model.tracing.supported import plain_model
+from normlab.any_model.tracing.supported import plain_model, replaced_forward
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 
@@ -91,6 +91,11 @@ def swap(
         model.eval()
         torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
         shapes = calibration.input_shapes(norms)
+        if not (inplace or shapes.keys() >= {*chosen}) and (owner := replaced_forward(model)):
+            raise UserError(
+                f"{owner} has a forward function that runs the original instead of the copy; "
+                "restore its own forward, or set inplace=True"
+            )
         news = {
             path: _replacement(path, norms[path], shapes.get(path, ()), norm, options)
             for path in chosen

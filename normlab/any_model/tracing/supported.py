@@ -40,3 +40,16 @@ def check_unquantized(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if ".quantized" in type(module).__module__:
             raise UserError(f"{name} is quantized; pass the unquantized model")
+
+
+def replaced_forward(model: nn.Module) -> str | None:
+    """Return the path of a module whose `forward` was replaced by a function, or None.
+
+    In a copy of the model, such a function, as `torch.compile(model.forward)` returns, still runs
+    the original. A method that is bound to the module is copied with it.
+    """
+    for path, module in model.named_modules():
+        forward = vars(module).get("forward")
+        if forward is not None and getattr(forward, "__self__", None) is not module:
+            return path or "the model"
+    return None

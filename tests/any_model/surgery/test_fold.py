@@ -470,3 +470,14 @@ def test_norms_that_are_functions_are_named_if_there_are_no_norm_modules():
         normlab.fold_norms(Functional(), X)
     with pytest.raises(normlab.UserError, match=message):
         normlab.swap(Functional(), "rms", calibrate=X)
+
+
+def test_a_forward_function_that_runs_the_original_is_named():
+    model = Branch(raw=False)
+    forward = model.forward
+    model.forward = lambda x: forward(x)  # as torch.compile(model.forward) does
+    with pytest.raises(normlab.UserError, match="the model has a forward function that runs the"):
+        normlab.fold_norms(model, X)
+    with pytest.raises(normlab.UserError, match="restore its own forward, or set inplace=True"):
+        normlab.swap(model, "rms", calibrate=X)
+    assert [fit.new for fit in normlab.swap(model, "rms", calibrate=X, inplace=True).table]
