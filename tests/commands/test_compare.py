@@ -58,9 +58,9 @@ def test_a_row_is_an_experiment_with_its_mean_standard_deviation_spikes_and_outc
     rows = compare(capsys)[3]
     # Means 31 and sd sqrt(2) by hand; the diverged seed's 1.0 is not averaged in.
     assert [*rows] == ["ln", "bn+ln", "bn"], "the baseline, then the best first"
-    ended = "finished 2/2; diverged 0; spikes 0.5"
+    ended = "finished 2/2; diverged 0; median spikes 0.5"
     assert rows["ln"] == ["-", "31.00 +- 1.41", ended]
-    assert rows["bn"] == ["-", "25.00", "diverged 1/2; spikes 0"]
+    assert rows["bn"] == ["-", "25.00", "diverged 1/2; median spikes 0"]
     assert rows["bn+ln"][1] == "28.00<br>(-2.00)" and rows["bn+ln"][2].startswith("finished 1/1")
 
 

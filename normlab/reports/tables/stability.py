@@ -12,11 +12,11 @@ from normlab.reports.tables.score_table import ScoreRow
 def stability(experiment: Experiment, outcome: str) -> str:
     """Describe how stable the training of a row's seeds was, and warn about their scores.
 
-    The text begins with `outcome`, such as `finished 3/3; diverged 0; spikes 0`.
+    The text begins with `outcome`, such as `finished 3/3; diverged 0; median spikes 0`.
     """
     diverged = [] if count_diverged(experiment.records) else ["diverged 0"]
     spikes = _spikes(experiment)
-    counted = "spikes not counted" if spikes is None else f"spikes {spikes:g}"
+    counted = "spikes not counted" if spikes is None else _counted(spikes, experiment)
     return "; ".join([outcome, *diverged, *_warnings(experiment), counted])
 
 
@@ -28,7 +28,7 @@ def ended_in_brief(row: ScoreRow) -> str:
     if diverged := count_diverged(row.records):
         parts.append(f"{diverged} diverged")
     if spikes := _spikes(row.experiment):
-        parts.append(f"{'median ' if len(row.records) > 1 else ''}spikes {spikes:g}")
+        parts.append(_counted(spikes, row.experiment))
     return ", ".join(parts)
 
 
@@ -48,3 +48,7 @@ def _spikes(experiment: Experiment) -> float | None:
     """Return the median number of loss spikes per run, or None if no run counted them."""
     counts = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
     return median(counts) if counts else None
+
+
+def _counted(spikes: float, experiment: Experiment) -> str:
+    return f"{'median ' if len(experiment.records) > 1 else ''}spikes {spikes:g}"

@@ -43,7 +43,7 @@ def test_the_table_of_a_page_has_the_values_and_notes_of_the_markdown_table(tmp_
     read = Text(page_of(folder, study(article_values=figures)))
     head, *rows = read.rows("results")
     assert head[:2] == ["setting", "BLEU test/ bleu, higher is better"]
-    ended = "finished 5/5; diverged 0; spikes 0"
+    ended = "finished 5/5; diverged 0; median spikes 0"
     assert rows[0] == ["ln", "30.05 ± 0.05", DASH, ended, "test/bleu 35.2"]
     # Differences -10, -9.9, -9.95, -9.802, -10.098: deviation 0.111, half an interval 0.139.
     difference = (
@@ -85,7 +85,7 @@ def test_a_divergence_is_marked_at_its_step_and_listed_with_its_reason(page):
     counts = {(line["row"], line["at"]): line["n"] for line in loss["series"]}
     assert counts["bn", "batch_size=8"] == [2] * 4 + [1] * 6
     read = Text(page)
-    assert "diverged 1/2; spikes 0" in {row[-1] for row in read.rows("results")}
+    assert "diverged 1/2; median spikes 0" in {row[-1] for row in read.rows("results")}
     assert "at step 45, loss is nan, first in encoder.0" in read.text
     told = [row for row in read.rows("runs") if "diverged" in row[4]]
     assert len(told) == 1 and told[0][5] == "45"

@@ -43,7 +43,7 @@ def test_csv_has_a_line_for_each_row_and_score_with_its_seeds():
     assert [row["setting"] for row in rows] == ["ln", "ln", "bn", "bn", "gn", "gn"]
     assert (ln["best"], ln["article"], ln["difference"]) == ("1", "35.2", "")
     assert (bn["n"], bn["seeds"], bn["outcome"]) == ("5", "1 2 3 4 5", "finished 5/5")
-    assert bn["stability"] == "finished 5/5; diverged 0; spikes 0"
+    assert bn["stability"] == "finished 5/5; diverged 0; median spikes 0"
     assert (rows[-1]["mean"], rows[-1]["n"], rows[-1]["outcome"]) == ("", "0", "not run")
 
 

@@ -32,8 +32,8 @@ MARKDOWN = f"""\
 
 | setting | at | test/bleu | valid/loss | stability | article (its data) |
 | --- | --- | --- | --- | --- | --- |
-| ln | - | **30.10 +- 0.07** | - | finished 5/5; diverged 0; spikes 0 | test/bleu 35.2; stability stable |
-| bn | - | 20.20 +- 0.14<br>(-9.90 [-9.99, -9.81], p < 0.001) | - | finished 5/5; diverged 0; spikes 0 | test/bleu no BLEU |
+| ln | - | **30.10 +- 0.07** | - | finished 5/5; diverged 0; median spikes 0 | test/bleu 35.2; stability stable |
+| bn | - | 20.20 +- 0.14<br>(-9.90 [-9.99, -9.81], p < 0.001) | - | finished 5/5; diverged 0; median spikes 0 | test/bleu no BLEU |
 | gn | - | - | - | not run | - |
 
 - data: None; fp32 on None; 100 updates

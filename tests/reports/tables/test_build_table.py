@@ -53,7 +53,7 @@ def test_a_row_with_a_diverged_seed_counts_it_and_is_not_compared():
     assert (
         row(found, "bn").outcome == "diverged 1/3" and len(row(found, "bn").experiment.records) == 3
     )
-    assert row(found, "bn").stability == "diverged 1/3; spikes 0"
+    assert row(found, "bn").stability == "diverged 1/3; median spikes 0"
     assert entry(found, "bn").summary.mean == 33.5 and entry(found, "bn").difference is None
     said = "not compared with ln, seeds diverged: 1 of 3 of the row; the others are not a fair"
     assert said in note_of(found, "differences:")

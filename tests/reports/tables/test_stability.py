@@ -24,10 +24,10 @@ def seeds(*outcomes, spikes=None):
 
 def test_divergences_and_spikes_are_counted_in_full_and_in_brief():
     whole = seeds("finished", "finished", spikes=0.0)
-    assert whole.stability == "finished 2/2; diverged 0; spikes 0"
+    assert whole.stability == "finished 2/2; diverged 0; median spikes 0"
     assert ended_in_brief(whole) == "2/2"
     mixed = seeds("finished", "diverged", spikes=4.0)
-    assert mixed.stability == "diverged 1/2; spikes 4"
+    assert mixed.stability == "diverged 1/2; median spikes 4"
     assert ended_in_brief(mixed) == "1/2, 1 diverged, median spikes 4"
 
 
