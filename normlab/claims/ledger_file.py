@@ -92,7 +92,7 @@ class SavedClaim(Struct, frozen=True, kw_only=True):
     def statements_with(self, words: str) -> list["SavedClaim | SavedPart"]:
         """Return the claim and the parts whose statements contain the words.
 
-        Statements are searched in both languages. `layernorm`, `layer norm` and `layer-norm` are
+        Statements are searched in both languages. "layernorm", "layer norm" and "layer-norm" are
         the same.
         """
         of_all: list[SavedClaim | SavedPart] = [self, *self.parts]

@@ -12,7 +12,7 @@ _MOST_LISTED = 12  # maximum number of options in an error
 
 
 def squeezed(text: str) -> str:
-    """Return a text in lower case without spaces, hyphens and underscores: `layernorm`."""
+    """Return a text in lower case without spaces, hyphens and underscores."""
     return re.sub(r"[-_\s]", "", text.lower())
 
 
@@ -25,7 +25,7 @@ def did_you_mean(
 ) -> str:
     """Return ` Did you mean ...?` with the most similar words, or "" if none is similar.
 
-    Each word gets the prefix `before`. `aliases` are other names of known words, such as `gpt` for
+    Each word gets the prefix `before`. `aliases` are other names of known words, such as "gpt" for
     `lm`; a word that is similar to one gets the known word.
     """
     names = {**{squeezed(each): each for each in known}, **aliases}

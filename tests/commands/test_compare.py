@@ -204,7 +204,10 @@ def test_damaged_runs_and_paths_without_runs_are_reported_and_the_rest_is_shown(
 def test_without_any_matching_run_one_error_is_printed(runs, capsys):
     assert main(["elsewhere"]) == 1
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "normlab: no run in elsewhere; `normlab train` makes one\n")
+    assert (out, err) == (
+        "",
+        "normlab: elsewhere does not exist; `normlab list runs` shows the runs in runs/\n",
+    )
     main(["--where", "norm=gn"])
     assert "no run that matches --where norm=gn in runs" in capsys.readouterr().err
 

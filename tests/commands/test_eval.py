@@ -183,7 +183,7 @@ def test_a_path_that_is_not_a_finished_run_is_refused(copied, tmp_path, capsys, 
     Path("results/batching/small").mkdir(parents=True)
     for place, said in [
         (running, "not ended"),
-        (tmp_path / "none", "no run in"),
+        (tmp_path / "none", "none does not exist"),
         ("results/batchin/smal:bn", "Did you mean results/batching/small:bn?"),
     ]:
         assert main(["eval", str(place)]) == 1

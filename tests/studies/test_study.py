@@ -219,9 +219,7 @@ def test_a_tuning_over_two_values_is_allowed_only_at_smoke_and_pilot_scales(writ
 
 
 def test_the_error_for_an_unknown_study_or_scale_lists_the_known_ones(written):
-    said = (
-        r"no study 'BERT_norm'\. Did you mean bert_norms or .*\? `normlab list studies` shows all"
-    )
+    said = r"no study 'BERT_norm'\. Did you mean bert_norms\? `normlab list studies` shows all"
     with pytest.raises(ValueError, match=said):
         load_study("BERT_norm")
     with pytest.raises(ValueError, match="scale=paper is not a scale of good; choose from smoke"):
