@@ -163,7 +163,6 @@ def read_progress(run_dir: Path) -> dict[str, Any] | None:
 
 _NOTHING = object()
 _OWN: Mapping[str, Callable[[RunRecord], object]] = {
-    "norm": lambda record: norm_label(record.config.get("choices", {})),
     "status": lambda record: record.outcome.status,
     "fingerprint": lambda record: record.fingerprint,
     "seed": lambda record: record.seed,
@@ -201,11 +200,20 @@ def fits(record: RunRecord, where: Mapping[str, object]) -> bool:
 
 def lookup(record: RunRecord, name: str, default: object = None) -> object:
     """Return a record's value for a name (see `select`), or `default`."""
-    if name in _OWN:
-        return _OWN[name](record)
-    if name in (choices := record.config.get("choices", {})):
+    return _OWN[name](record) if name in _OWN else lookup_in_config(record.config, name, default)
+
+
+def lookup_in_config(config: Mapping[str, Any], name: str, default: object = None) -> object:
+    """Return the value of a config group or a dotted key in a run's config, or `default`.
+
+    The value of `norm` is the whole label.
+    """
+    choices = config.get("choices", {})
+    if name == "norm":
+        return norm_label(choices)
+    if name in choices:
         return choices[name]
-    node: Any = record.config
+    node: Any = config
     for part in name.split("."):
         if not isinstance(node, dict) or part not in node:
             return default

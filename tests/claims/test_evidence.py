@@ -29,6 +29,27 @@ def test_may_choose_returns_the_rows_whose_runs_match(tmp_path, text, other, nor
     assert plan.may_choose({"norm": norm}) == rows and not plan.may_choose({"optim.lr": 1e-3})
 
 
+@pytest.mark.parametrize(
+    ("study", "scale", "where", "rows"),
+    [
+        ("placement_depth", "long", {"norm": "none", "placement": "pre"}, {"none"}),
+        ("detached", "small", {"norm": "ln", "norm.detach": "both"}, {"detached"}),
+        ("padding", "small", {"norm": "bn", "norm.padding": "include"}, {"bn, padding counted"}),
+        (
+            "modern_block_rates",
+            "small",
+            {"norm": "dyt+embedding_dyt+final_ln"},
+            {"dyt, final norm ln"},
+        ),
+    ],
+)
+def test_only_runs_that_match_are_to_be_measured(study, scale, where, rows):
+    part = PlannedRuns(load_study(study), scale).smallest_part([where])
+    assert {row for row, _ in part.places} == rows, (
+        "a row that leaves a key at another default is not run"
+    )
+
+
 def test_check_findings_are_saved_with_rounded_numbers(tmp_path):
     pieces = [CheckFinding("q", "f", "supports", {"moved": 0.2123456, "noise": 3e-17})]
     path = tmp_path / "computed.json"
