@@ -244,11 +244,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return None
 
     def why_untrained(self, sample: Sample, label: str, seeds: Sequence[int]) -> Reason | None:
-        """Return why a side does not clearly beat the untrained baseline, with its name."""
+        """Return why a side does not clearly beat the untrained baseline, with its names."""
         if (reason := sample.why_untrained(label, seeds)) is None:
             return None
         side = next(each for each in self.named_sides if each.label == label)
-        return Reason(reason.name, {**reason.values, "chinese": side.full_name[0]})
+        chinese, english = side.full_name
+        return Reason(reason.name, {**reason.values, "chinese": chinese, "english": english})
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
         """Return the value to judge for each seed: by default, the value of the first side."""

@@ -24,7 +24,7 @@ from normlab.metrics.baseline import (
     at_baseline,
     nats_needed,
 )
-from normlab.metrics.glossary import is_accuracy, is_loss
+from normlab.metrics.glossary import is_accuracy, is_loss, metric
 from normlab.records.packed import Key
 from normlab.records.pairs import (
     Pairing,
@@ -136,15 +136,16 @@ class Sample:
             for score in scores:
                 compared = against_baseline(finished, score)
                 if compared is not None and not compared.beaten:
-                    return _not_trained(side, compared)
+                    return _not_trained(compared)
         return None
 
 
-def _not_trained(side: str, compared: BaselineComparison) -> Reason:
+def _not_trained(compared: BaselineComparison) -> Reason:
     score, baseline = compared.score, compared.baseline
+    known = metric(score)
     values = {
-        "side": side,
         "score": score,
+        "score_in_english": known.name if known else score,
         "value": f"{compared.mean:.4g}",
         "baseline": f"{baseline:.4g}",
     }

@@ -92,7 +92,7 @@ def test_seeds_with_different_data_or_score_signatures_are_not_pooled(tmp_path):
 def test_a_contrast_stays_undecided_if_a_side_does_not_beat_its_baseline(tmp_path):
     judged_part = primary(tmp_path, side("ln", 30.0) + side("bn", 3.0), contrast())
     assert judged_part.verdict == "undecided" and judged_part.decision.p is None
-    assert f"norm=bn: test/bleu 3 is {NOT_CLEAR} (3)" in str(judged_part.reason)
+    assert f"batch norm: BLEU 3 is {NOT_CLEAR} (3)" in str(judged_part.reason)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_side_near_the_untrained_baseline_gets_no_command_for_more_seeds(
 ):
     near = primary(tmp_path, near_the_floor, contrast(score="test/loss", margin=0.05))
     assert near.verdict == "undecided" and near.to_measure is None
-    assert "norm=bn: test/loss 5.83 is not clearly" in str(near.reason)
+    assert "batch norm: loss 5.83 is not clearly" in str(near.reason)
     assert "more seeds would not change that" in str(near.reason)
 
 
@@ -122,4 +122,4 @@ def test_a_score_without_a_baseline_is_judged_by_the_loss_of_the_same_runs(
         made.scores["valid/steps_to_converge"] = Score(100.0 * made.seed, False, 1000)
         made.scores["stability/tid/mean"] = made.scores["test/loss"]
     judged_part = primary(tmp_path, near_the_floor, contrast(score=score, margin=0.05))
-    assert "norm=bn: test/loss" in str(judged_part.reason)
+    assert "batch norm: loss" in str(judged_part.reason)

@@ -253,7 +253,7 @@ def test_whether_a_side_trains_is_decided_by_counts_against_a_reference(tmp_path
     assert primary(tmp_path, records, trains()).verdict == "supported"
     assert primary(tmp_path, records, trains("trains")).verdict == "contradicted"
     low = primary(tmp_path, side("ln", 3.0) + side("bn", 3.0), trains())
-    assert low.verdict == "undecided" and "norm=ln: test/bleu 3 is not" in str(low.reason)
+    assert low.verdict == "undecided" and "layer norm: BLEU 3 is not" in str(low.reason)
     five = primary(tmp_path, side("ln", 30.0) + side("bn", 30.0), trains())
     eight = primary(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), trains())
     assert (five.verdict, eight.verdict) == ("undecided", "contradicted")

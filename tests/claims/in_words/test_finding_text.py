@@ -96,15 +96,16 @@ def test_values_without_a_number_follow_the_name_of_their_score_after_a_colon():
     assert finding_text(part, ENGLISH) == "loss spikes: 0.1 with batch norm, 0.1 with layer norm"
 
 
-def test_a_side_at_the_untrained_baseline_is_named_in_chinese_with_what_it_would_need():
-    values = {"side": "norm=in", "chinese": "实例归一化", "score": "test/nsp_accuracy"}
+def test_a_side_at_the_untrained_baseline_is_named_with_what_it_would_need():
+    values = {"chinese": "实例归一化", "english": "instance norm", "score": "test/nsp_accuracy"}
+    values |= {"score_in_english": "next-sentence accuracy"}
     values |= {"value": "0.4998", "baseline": "0.5003", "needed": "2"}
     reason = Reason("baseline_accuracy", values)
     part = difference("undecided", scores=("test/nsp_accuracy",), limits=(), reason=reason)
     assert finding_text(part, CHINESE) == (
         "实例归一化的句对准确率为 0.4998，并不明显好于未训练的基线（0.5003；须高 2 个百分点）"
     )
-    assert "norm=in: test/nsp_accuracy 0.4998 is not" in finding_text(part, ENGLISH)
+    assert "instance norm: next-sentence accuracy 0.4998 is not" in finding_text(part, ENGLISH)
     loss = {**values, "chinese": "DyT", "score": "test/bleu", "needed": "1"}
     part = structs.replace(part, reason=Reason("baseline_loss", loss))
     assert finding_text(part, CHINESE).startswith("DyT 的 BLEU 为 0.4998，")
