@@ -30,6 +30,8 @@ def axis_roles(calls: NormCalls, example: Example, trial: Trial) -> Roles:
     elif example.length:
         fits = {a for a in axes if shape[a] == example.length}  # one of these may be the channels
         position = (fits - {_channels(trial)} if len(fits) > 1 else fits) - batch
+    if not calls.one_row and shape[0] > example.size and shape[0] % example.size == 0:
+        position |= {0}  # rows and positions, such as image patches, are flattened
     position = position or {*axes} - batch - {_channels(trial)}
     roles = {"batch": batch, "position": position}
     by_axis = ({role for role, its_axes in roles.items() if a in its_axes} for a in axes)

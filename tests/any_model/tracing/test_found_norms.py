@@ -334,3 +334,10 @@ def test_batch_norm_of_two_rows_is_recognized_for_every_seed():
             "norms"
         ]
         assert found.verdict == "fine" and "BatchNorm1d over batch" in found.answer
+
+
+def test_batch_norm_of_flattened_patches_pools_over_batch_and_position():
+    patches = nn.Sequential(nn.Unfold(4, stride=4), nn.Flatten(0, 1))  # [B, 48, 4] to [B * 48, 4]
+    model = nn.Sequential(patches, nn.BatchNorm1d(4)).train()
+    report = normlab.inspect(model, torch.randn(2, 3, 8, 8), checks="norms")
+    assert report.norms[0].pools == "batch, position (fixed in evaluation)"
