@@ -194,13 +194,19 @@ class SharedPositions(Overlap):
     """Both rows have `length` positions, of which `shared` correspond.
 
     The other positions are on `side`: if this is the right, the first `shared` ones correspond.
-    `main_name` names the main output. If it is "", the first output is the main one.
+    `main_name` names the main output. If it is "", the first output is the main one. `pooled` names
+    the outputs without positions, which cannot be compared even if an axis has `length` entries.
     """
 
     length: int
     shared: int
     side: PaddingSide = "right"
     main_name: str = ""
+    pooled: frozenset[str] = frozenset()
+
+    def pairs(self, ys: Outputs, bases: Outputs) -> dict[str, OutputPair]:
+        pairs = super().pairs(ys, bases)
+        return {name: pair for name, pair in pairs.items() if name not in self.pooled}
 
     def ways(self, y: Tensor, base: Tensor) -> Iterator[Aligned]:
         for aligned in Padded(self.side).ways(y, base):

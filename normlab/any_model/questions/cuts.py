@@ -38,11 +38,15 @@ class _Largest(NamedTuple):
 
 @dataclass(frozen=True)
 class Cuts:
-    """The cuts of the longest row, whose output `main` has `positions` positions."""
+    """The cuts of the longest row, whose output `main` has `positions` positions.
+
+    `pooled` are the outputs without positions that have one feature per position.
+    """
 
     examination: Examination
     main: str
     positions: int
+    pooled: frozenset[str]
 
     @property
     def steps(self) -> int:
@@ -52,8 +56,12 @@ class Cuts:
     def pair(self, t: int) -> PassPair:
         """Return the comparison of the longest row with itself with other tokens from t on."""
         example = self.examination.example
-        overlap = SharedPositions(self.positions, shared=t, main_name=self.main)
-        return PassPair(example.with_later_tokens(t), self.examination.longest_row, overlap)
+        return PassPair(
+            example.with_later_tokens(t), self.examination.longest_row, self._shared_positions(t)
+        )
+
+    def _shared_positions(self, t: int) -> SharedPositions:
+        return SharedPositions(self.positions, shared=t, main_name=self.main, pooled=self.pooled)
 
     def search(self) -> CutSearch:
         """Look at all cuts in float64, or at as many as the budget allows.
@@ -114,8 +122,7 @@ class Cuts:
                 for name, pair in pairs.items()
                 if name == self.main or pair.overlap.fits(pair.y, pair.base)
             }
-            overlap = SharedPositions(self.positions, shared=t, main_name=self.main)
-            shared = comparable(of_row, bases, overlap).values()
+            shared = comparable(of_row, bases, self._shared_positions(t)).values()
             changes[t] = max(relative_change(*pair.nearest()) for pair in shared)
         return changes
 

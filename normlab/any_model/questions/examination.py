@@ -190,17 +190,30 @@ class Examination:
     def outputs(self, variant: Example, *, in_float64: bool = False, fast: bool = False) -> Outputs:
         """Return a model's outputs for a variant, from the cache if they are there.
 
-        If `fast`, torch may fuse layers. Raises ModelFailed if the model fails,
-        UserError if it returns no float tensor.
+        If `fast`, torch may fuse layers. Raises ModelFailed if the model fails, UserError if it
+        returns no float tensor, or NaN in float64 but not in its own dtype.
         """
         key = variant, in_float64, fast
         if key in self._outputs:
             return self._outputs[key]
         with self.operations(in_float64=in_float64):
             outputs = self.runner(variant, fast_path(fast))
+        if in_float64:
+            self._check_for_nan(outputs, variant, fast=fast)
         if variant in self._variants.values() or variant is self.example:
             self._outputs[key] = outputs
         return outputs
+
+    def _check_for_nan(self, in_float64: Outputs, variant: Example, *, fast: bool) -> None:
+        """Raise UserError if outputs have NaN in float64 but not in the model's dtype.
+
+        Then two such outputs would be equal whatever the inputs are.
+        """
+        if not any(bool(y.isnan().any()) for y in in_float64.values()):
+            return
+        for name, y in self.outputs(variant, fast=fast).items():
+            if name in in_float64 and bool((in_float64[name].isnan() & ~y.isnan()).any()):
+                raise UserError(f"its output is NaN in float64, but not in {self.dtype}")
 
     @contextmanager
     def operations(self, *, in_float64: bool) -> Iterator[None]:

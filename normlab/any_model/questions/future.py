@@ -32,14 +32,17 @@ def future(examination: Examination) -> Finding:
     if why_not := _why_not(examination):
         return Finding.none(why_not)
     n, outputs = examination.example.steps, examination.outputs(examination.longest_row)
+    pooled = _pooled(examination)
     with_positions = (
-        (name, positions) for name in outputs if (positions := _positions(examination, name))
+        (name, positions)
+        for name, y in outputs.items()
+        if name not in pooled and (positions := _positions(examination, y))
     )
     main, positions = next(with_positions, (None, 0))
     if main is None:
         shapes = " and ".join(str([*y.shape]) for y in outputs.values())
         return Finding.none(f"the output {shapes} has no axis of {n} positions")
-    cuts = Cuts(examination, main, positions)
+    cuts = Cuts(examination, main, positions, pooled)
     first = usual_cuts(n)[0]
     comparisons = {_name(first): cuts.pair(first)}
     changes = examination.changes(comparisons)
@@ -91,15 +94,30 @@ def _must_be_causal(
     return causality(examination.model, path)
 
 
-def _positions(examination: Examination, name: str) -> int | None:
+def _positions(examination: Examination, y: Tensor) -> int | None:
     """Return the number of positions of an output, or None if it has no position axis.
 
     An output may have up to 64 more positions than the inputs.
     """
-    n, y = examination.example.steps, examination.outputs(examination.longest_row)[name]
+    n = examination.example.steps
     sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
-    features_only = n not in y.shape[:-1] and y.shape[-1] == n
-    return None if not sizes or (features_only and _is_pooled(examination, name)) else sizes[0]
+    return sizes[0] if sizes else None
+
+
+def _pooled(examination: Examination) -> frozenset[str]:
+    """Return the names of the outputs without positions that have one feature per position.
+
+    Their shape is the same for fewer positions.
+    """
+    n, outputs = examination.example.steps, examination.outputs(examination.longest_row)
+    by_size = {name for name, y in outputs.items() if n not in y.shape[:-1] and n in y.shape[-1:]}
+    if not by_size or examination.example.decoder_axes:
+        return frozenset()
+    short = examination.longest_row.select_positions(0, examination.longest_row.length - 1)
+    with suppress(UserError):
+        ys = examination.outputs(short)
+        return frozenset(x for x in by_size if x in ys and ys[x].shape == outputs[x].shape)
+    return frozenset()
 
 
 def _name(cut: int) -> str:
@@ -127,17 +145,6 @@ def _not_causal_in_words(
         f"later tokens change the output ({change}). This is right only if the model is not "
         f"causal; {declared}. {how}"
     )
-
-
-def _is_pooled(examination: Examination, name: str) -> bool:
-    """Return whether an output has the same shape for fewer positions."""
-    if examination.example.decoder_axes:
-        return False
-    short = examination.longest_row.select_positions(0, examination.longest_row.length - 1)
-    with suppress(UserError):
-        y, shorter = (examination.outputs(x) for x in (examination.longest_row, short))
-        return name in shorter and shorter[name].shape == y[name].shape
-    return False
 
 
 def _predicts_inputs(examination: Examination, y: Tensor) -> bool:

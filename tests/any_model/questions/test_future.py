@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import normlab
-from tests.any_model.pairs import WIDTH, text_batches
+from tests.any_model.pairs import LENGTH, WIDTH, text_batches
 from tests.any_model.toys import Embedded, Encoder, Normed
 
 
@@ -130,6 +130,23 @@ def test_a_value_per_row_is_not_compared():
         return {"logits": x, "value": x[:, -1].mean(-1)}
 
     assert later_tokens(Embedded(logits_and_value), causal=True).verdict == "fine"
+
+
+def test_an_output_without_positions_is_not_compared_even_if_it_has_as_many_features():
+    pool = nn.Linear(WIDTH, LENGTH)
+
+    def logits_and_pooled(m: Any, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"logits": x, "pooled": m.pool(x[:, -1])}
+
+    assert later_tokens(Embedded(logits_and_pooled, pool=pool), causal=True).verdict == "fine"
+
+
+def test_an_output_that_is_nan_in_float64_alone_is_compared_in_the_models_dtype():
+    def nan_in_float64(_, x: Tensor, mask: Tensor) -> Tensor:
+        return x * (torch.nan if x.dtype == torch.float64 else 1) + 1e-3 * x.mean(1, keepdim=True)
+
+    found = later_tokens(Embedded(nan_in_float64), causal=True)
+    assert found.verdict == "look" and "NaN in float64, but not in float32" in found.answer
 
 
 def test_the_first_output_with_positions_is_the_one_to_judge():
