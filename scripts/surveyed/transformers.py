@@ -3,7 +3,11 @@
 import inspect
 
 import transformers
-from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
+)
 
 from normlab.any_model.loading.tiny import AUDIO, MASKS, tiny_model
 from surveyed import Subject
@@ -26,9 +30,10 @@ CHECKED = """\
   pooled over the padding, `Dots3NoteTextModel` 19 % with 32 positions of padding and 0 with 16,
   `Speech2TextModel` (encoder) 7 %, `YosoModel` 1 %, `ConvBertModel` 0.2 %, `NystromformerModel`
   0.1 %: their convolutions and pooled queries include padding. `SiglipModel` 48 %: its text is
-  pooled at the last position, so all texts must have the same length, as in training. `BeamModel`
-  0.03 % with padding on the left: queries are scaled by their position. `UnivNetModel` 0.2 %: it
-  draws noise in each pass.
+  pooled at the last position, so all texts must have the same length, as in training.
+  `UnivNetModel` 0.2 %: it draws noise in each pass.
+- Later tokens change the output of the models under "future", which see both sides by design. If
+  transformers has a masked but no causal language model of a kind, the survey says so.
 - `Nemotron3DiarizationModel`, `Nemotron3DiarizationAudioModel` and
   `Nemotron3_5TranscribeAsrAudioModel` were wrongly reported when padded on the left by one frame,
   which shifts the groups of eight frames that they stack. normlab no longer pads such models
@@ -62,4 +67,8 @@ def subject(name: str) -> Subject:
     """Return a small model of a class and inputs. Raise UserError if no config or input fits."""
     model, batch = tiny_model(name)
     mask = next(key for key in batch if key in MASKS)
-    return Subject(model, [batch], {"mask": mask, "max_positions": batch[mask].shape[1]})
+    arguments = {"mask": mask, "max_positions": batch[mask].shape[1]}
+    kind = model.config.model_type
+    if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        arguments["causal"] = False
+    return Subject(model, [batch], arguments)

@@ -187,7 +187,8 @@ def causality(model: nn.Module, path: str | None = None) -> bool | None:
 def _by_config_or_name(model: nn.Module) -> bool | None:
     """Return whether a model is causal by its config or, if that does not say, by its class name.
 
-    The name does not say it if the same class also has a causal and a bidirectional form.
+    The name does not say it if the same class also has a causal and a bidirectional form. Then the
+    config of such a class has its own `is_decoder`, which decides.
     """
     config = getattr(model, "config", None)
     causal, both_ways = (
@@ -200,4 +201,13 @@ def _by_config_or_name(model: nn.Module) -> bool | None:
     kind = getattr(config, "attn_type", None)  # as in XLNet
     if kind in ("uni", "bi") or both_ways in (True, "all"):  # as in Gemma 3
         return kind == "uni"
-    return causality_by_name(type(model).__name__)
+    by_name = causality_by_name(type(model).__name__)
+    return False if by_name is None and _may_be_decoder(config) else by_name
+
+
+def _may_be_decoder(config: object) -> bool:
+    """Return whether the class of a config has `is_decoder`.
+
+    In older versions of transformers, every config has it, also of a causal model, but no class.
+    """
+    return any("is_decoder" in vars(each) for each in type(config).__mro__)

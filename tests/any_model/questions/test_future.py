@@ -80,6 +80,19 @@ def test_a_config_decides_before_the_name_of_the_class_whether_a_model_is_causal
     assert later_tokens(model).verdict == verdict
 
 
+@pytest.mark.parametrize("is_decoder", [True, False])
+def test_a_config_class_with_its_own_is_decoder_decides_for_a_class_of_either_form(is_decoder):
+    class ToyConfig:
+        is_decoder = False
+
+    class ToyModel(Embedded):
+        config = ToyConfig()
+
+    model = ToyModel(average)
+    model.config.is_decoder = is_decoder
+    assert later_tokens(model).verdict == ("broken" if is_decoder else "fine")
+
+
 def test_a_norm_over_time_leaks_later_tokens(batch):
     group = Normed(nn.GroupNorm(1, 8))
     found = normlab.inspect(group, [batch], causal=True, checks=["future"]).findings["future"]
