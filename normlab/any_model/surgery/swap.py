@@ -75,27 +75,15 @@ def swap(
     check_name(norm)
     model, batches = plain_model(model), first_batches(calibrate)
     model = model if inplace else copied(model)
-    norms = {path: module for path, module in model.named_modules() if _has_statistics(module)}
-    if "" in norms:
-        raise UserError(
-            f"the model itself is a {type(model).__name__}; pass a module that contains it, such "
-            "as nn.Sequential(model)"
-        )
     calibration = Calibration(model, batches, forward)
-    if not norms:
-        with preserved(model, batches), uncompiled():
-            functions = functions_in_words(model.eval(), partial(calibration.run, batches[0]))
-        raise UserError(f"the model has no norms{functions}")
+    norms = _norms_with_statistics(model, calibration)
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     with preserved(model, batches), uncompiled():  # so that after an error, the model is as it was
         model.eval()
         torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
         shapes = calibration.input_shapes(norms)
-        if not (inplace or shapes.keys() >= {*chosen}) and (owner := replaced_forward(model)):
-            raise UserError(
-                f"{owner} has a forward function that runs the original instead of the copy; "
-                "restore its own forward, or set inplace=True"
-            )
+        if not (inplace or shapes.keys() >= {*chosen}):
+            _check_that_the_copy_runs(model)
         news = {
             path: _replacement(path, norms[path], shapes.get(path, ()), norm, options)
             for path in chosen
@@ -209,6 +197,31 @@ def _replace_in_order(
 def _paths(model: nn.Module, norm: nn.Module) -> list[str]:
     """Return all paths of a module. A shared module has several."""
     return [path for path, m in model.named_modules(remove_duplicate=False) if m is norm]
+
+
+def _norms_with_statistics(model: nn.Module, calibration: Calibration) -> dict[str, nn.Module]:
+    """Return the norms that pool over something, by path. Raises UserError if there are none."""
+    norms = {path: module for path, module in model.named_modules() if _has_statistics(module)}
+    if "" in norms:
+        raise UserError(
+            f"the model itself is a {type(model).__name__}; pass a module that contains it, such "
+            "as nn.Sequential(model)"
+        )
+    if not norms:
+        with preserved(model, calibration.batches), uncompiled():
+            run = partial(calibration.run, calibration.batches[0])
+            functions = functions_in_words(model.eval(), run)
+        raise UserError(f"the model has no norms{functions}")
+    return norms
+
+
+def _check_that_the_copy_runs(model: nn.Module) -> None:
+    """Raise UserError if a copied module's `forward` was replaced by one of the original."""
+    if owner := replaced_forward(model):
+        raise UserError(
+            f"{owner} has a forward function that runs the original instead of the copy; "
+            "restore its own forward, or set inplace=True"
+        )
 
 
 def _has_statistics(module: nn.Module) -> bool:
