@@ -31,7 +31,7 @@ WALKS = {
 }
 COUNTED = re.search(r"enters (\d+), (\d+) and (\d+) files.*? (\d+) of them", PAGE, re.DOTALL)
 MOST = {"A line of text to a loss": 35, "A command line to a gradient": 66}
-MOST |= {"The last step to a verdict": 89}
+MOST |= {"The last step to a verdict": 97}
 MOST_OF_RECORDS = 30
 """The files that each walk enters at most, including those that the page leaves out, and those that
 are entered between the first record and the last verdict."""
