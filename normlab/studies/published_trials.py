@@ -28,12 +28,17 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
         every = {**read(path), **scales}
         whole = plain({"format": _FORMAT, "study": study, "scales": every})
         text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False) + "\n"
-        parts = [f"# How the rates of {study} were chosen\n"]
-        for scale, trials in sorted(every.items()):
-            parts.append(f"## scale={scale}\n\n{table(trials)}\n{''.join(notes(trials))}")
-        write_files({path: text, page: "\n".join(parts)})
+        write_files({path: text, page: page_text(study, every)})
     accept(root, [path, page])
     return page
+
+
+def page_text(study: str, scales: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page of a study's trials, in Markdown."""
+    parts = [f"# How the rates of {study} were chosen\n"]
+    for scale, trials in sorted(scales.items()):
+        parts.append(f"## scale={scale}\n\n{table(trials)}\n{''.join(notes(trials))}")
+    return "\n".join(parts)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -145,7 +150,8 @@ def notes(tuned: Mapping[str, Any]) -> list[str]:
         lines.append(
             "sensitivity: mean over rates of min(loss, loss before training) minus the best loss "
             "(Wortsman et al. 2023), or of the loss itself where older trials do not have the loss "
-            "before training; a run that diverged counts as the loss before training"
+            "before training; a run that diverged counts as the loss before training; it is low, too, "
+            "where no rate learns"
         )
     if edge:
         lines.append(

@@ -2,7 +2,7 @@
 
 from normlab.config.folders import CONFIG_DIR
 from normlab.studies.load import load_study
-from normlab.studies.published_trials import read
+from normlab.studies.published_trials import page_text, read
 from normlab.studies.trials import best_value, sign_of
 
 
@@ -21,3 +21,12 @@ def test_published_choices_follow_from_their_trials():
                 assert row["chosen"] == chosen, (path, scale, row["row"])
                 checked += 1
     assert checked > 50
+
+
+def test_published_pages_show_their_trials():
+    """Every tuning.md in results/ is what the current code writes."""
+    pages = sorted((CONFIG_DIR.parent / "results").glob("*/tuning.md"))
+    for page in pages:
+        study = page.parent.name
+        assert page.read_text("utf-8") == page_text(study, read(page.with_suffix(".json"))), page
+    assert len(pages) > 20
