@@ -150,8 +150,8 @@ def notes(tuned: Mapping[str, Any]) -> list[str]:
         lines.append(
             "sensitivity: mean over rates of min(loss, loss before training) minus the best loss "
             "(Wortsman et al. 2023), or of the loss itself where older trials do not have the loss "
-            "before training; a run that diverged counts as the loss before training; it is low, too, "
-            "where no rate learns"
+            "before training; a run that diverged counts as the loss before training; it is low, "
+            "too, where no rate learns"
         )
     if edge:
         lines.append(
