@@ -90,7 +90,7 @@ def test_findings_name_their_quantity_and_small_differences_mention_the_margin(d
         each for each in data["explanations"] if each["kind"] in ("runs", "timing", "scores")
     ]
     assert len(from_runs) > 100
-    words = ("在界限", "之内，差别太小，不算数"), ("within the margin", "too small to count")
+    words = ("在界限", "之内，差别太小，视为没有差别"), ("within the margin", "too small to count")
     for explanation in from_runs:
         for text, inside in zip(explanation["finding"], words, strict=True):
             assert explanation["kind"] == "scores" or not re.match(r"\W?\d", text)

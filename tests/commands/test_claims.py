@@ -112,6 +112,14 @@ def test_a_single_claim_is_shown_with_its_answer_first_and_its_records(results, 
         call(capsys, results, "99")
 
 
+def test_every_claim_can_be_shown_in_both_languages(capsys):
+    ids = [int(path.name[:2]) for path in sorted((CONFIG_DIR / "claim").glob("*.yaml"))]
+    for number in ids:
+        for words in ([str(number)], [str(number), "--zh"]):
+            assert command.main(words) == 0, (words, capsys.readouterr().err)
+    assert len(ids) > 60
+
+
 def test_a_single_claim_ends_with_the_meaning_of_its_grades(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert command.main(["2"]) == 0
